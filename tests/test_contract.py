@@ -246,7 +246,7 @@ PARTS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_what_others_rely_on_by_name_stays(part: str) -> None:
+def test_public_names_options_and_schemas_match_contract_json(part: str) -> None:
     assert PARTS[part]() == json.loads(FILE.read_text("utf-8"))[part]
 
 

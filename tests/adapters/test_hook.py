@@ -39,7 +39,7 @@ class BrokenStore(MemoryStore):
 # --- hooks ----------------------------------------------------------------------------------------
 
 
-def test_a_store_that_fails_stops_no_agent(caplog):
+def test_a_failing_store_does_not_stop_the_agent(caplog):
     compactor = Compactor(budget=Budget(3_000, 1_500), store=BrokenStore())
     assert compact_or_pass(compactor, history()) is None
     assert asyncio.run(acompact_or_pass(compactor, history())) is None
@@ -47,7 +47,7 @@ def test_a_store_that_fails_stops_no_agent(caplog):
     assert "the disk is full" in caplog.text
 
 
-def test_a_history_of_no_known_form_stops_no_agent(caplog):
+def test_a_history_in_an_unknown_format_does_not_stop_the_agent(caplog):
     assert compact_or_pass(Compactor(format="anthropic"), [3.5]) is None
     assert FormatError.__name__ in caplog.text
 
@@ -60,7 +60,7 @@ class OfAnotherRelease:
         raise AttributeError("'Message' object has no attribute 'parts'")
 
 
-def test_messages_of_a_release_that_is_not_known_stop_no_agent(caplog):
+def test_messages_of_an_unknown_framework_release_do_not_stop_the_agent(caplog):
     """One line says so, and the agent goes on."""
     codec = SimpleNamespace(**{**vars(langchain), "decode": lambda item, prior: item.content})
     compactor = Compactor(format=codec)
@@ -124,7 +124,7 @@ def test_the_request_is_compacted_and_the_callers_messages_are_left_alone():
     assert len(refold.compact({"model": "gpt-5.2", "messages": messages})["messages"]) < 10
 
 
-def test_what_compact_has_made_is_not_compacted_again():
+def test_the_result_of_compact_is_not_compacted_again_by_the_hook():
     """LiteLLM's sync `responses` calls the hook for async code: usage was reported to another conversation."""
     refold = make_logger()
     items = [{"role": "user", "content": message["content"] or "x"} for message in history()]
@@ -150,7 +150,7 @@ def as_messages_api(messages):
         yield {"role": "assistant" if kind == "tool_use" else "user", "content": content}
 
 
-def test_the_other_apis_are_compacted_in_their_own_form():
+def test_messages_and_responses_api_calls_are_compacted_in_their_own_format():
     entries = list(as_messages_api(history()))
     kwargs = run_hook(
         make_logger(), "anthropic_messages", model="claude-opus-5-5", messages=entries
@@ -176,7 +176,7 @@ def test_the_other_apis_are_compacted_in_their_own_form():
         (None, {"messages": []}),
     ],
 )
-def test_calls_that_carry_no_conversation_pass(call_type, kwargs):
+def test_calls_without_a_conversation_are_not_changed(call_type, kwargs):
     assert run_hook(make_logger(), call_type, model="m", **kwargs) is None
 
 

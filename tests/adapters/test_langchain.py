@@ -64,12 +64,12 @@ def one(item):
         ("hi", "user"),
     ],
 )
-def test_roles(item, role):
+def test_every_kind_of_message_is_decoded_with_its_role(item, role):
     """S0-02 S3-01: the kinds of messages that LangChain has, and what it takes for one."""
     assert one(item) == Message(role, (Text("hi"),))
 
 
-def test_calls_results_and_errors():
+def test_calls_results_and_errors_are_decoded():
     """S3-01: calls and results are separate messages, tied by their ids."""
     message = one(ai(CALL, content="Looking."))
     assert message.parts == (
@@ -90,7 +90,7 @@ def test_a_call_is_read_once_though_anthropic_repeats_it_in_the_content():
     assert one(ai(CALL, content=content)).calls == ("c1",)
 
 
-def test_an_invalid_call_is_a_call_since_providers_want_it_answered():
+def test_an_invalid_tool_call_is_decoded_as_a_call():
     bad = {
         "type": "invalid_tool_call",
         "id": "c9",
@@ -119,13 +119,13 @@ def test_legacy_function_calls_pair_by_order():
         {"type": "media", "mime_type": "image/png", "data": PNG},
     ],
 )
-def test_an_image_is_the_same_in_every_shape(block):
+def test_an_image_is_decoded_equally_from_every_block_format(block):
     (part,) = one(HumanMessage([block])).parts
     assert (part.kind, part.mime, part.width, part.height) == ("image", "image/png", 2, 3)
     assert part.ref.startswith("blake2b:")
 
 
-def test_other_media_by_reference():
+def test_other_media_are_decoded_with_their_reference():
     parts = one(
         HumanMessage(
             [
@@ -140,7 +140,7 @@ def test_other_media_by_reference():
     assert [part.ref for part in parts[:2]] == ["https://example.com/a.png", "f1"]
 
 
-def test_thinking_in_all_its_places():
+def test_thinking_is_decoded_from_every_field_that_may_hold_it():
     blocks = [
         {"type": "thinking", "thinking": "hm", "signature": "s"},
         {"type": "redacted_thinking", "data": "x"},
@@ -153,7 +153,7 @@ def test_thinking_in_all_its_places():
     assert one(AIMessage([{"type": "reasoning", "reasoning": "r"}])).parts == (Thinking("r"),)
 
 
-def test_server_tools_open_and_close_within_the_message():
+def test_a_server_tool_call_and_its_result_are_decoded_in_one_message():
     blocks = [
         {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
         {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
@@ -162,7 +162,7 @@ def test_server_tools_open_and_close_within_the_message():
     assert (message.calls, message.results) == (("s1",), ("s1",))
 
 
-def test_what_is_no_message_is_refused():
+def test_an_object_that_is_not_a_message_is_refused():
     with pytest.raises(FormatError, match="apply it first"):
         one(RemoveMessage(id="1"))
     with pytest.raises(FormatError, match="no LangChain message"):
@@ -195,12 +195,12 @@ def messages(draw):
 
 
 @given(messages())
-def test_what_is_written_reads_the_same(message):
+def test_an_encoded_message_decodes_to_the_same_message(message):
     assert one(encode(message)) == message
 
 
 @given(messages(), messages())
-def test_a_patched_message_says_what_it_should_and_keeps_the_rest(old, new):
+def test_a_patched_message_has_the_new_parts_and_keeps_its_id_and_metadata(old, new):
     if old.role != new.role:
         return
     item = encode(old).model_copy(update={"id": "m1", "response_metadata": {"model_name": "x"}})
@@ -210,7 +210,7 @@ def test_a_patched_message_says_what_it_should_and_keeps_the_rest(old, new):
     assert one(item) == old
 
 
-def test_a_dropped_call_leaves_no_echo():
+def test_a_removed_call_is_also_removed_from_content_and_additional_kwargs():
     """Neither in the content (Anthropic) nor in `additional_kwargs` (OpenAI): providers would want an answer."""
     content = [
         {"type": "text", "text": "x"},
@@ -236,7 +236,7 @@ def test_a_dropped_call_leaves_no_echo():
     assert (bare.content, bare.tool_calls, bare.additional_kwargs) == ([content[0]], [], {})
 
 
-def test_changed_arguments_are_changed_in_the_echo_too():
+def test_changed_arguments_are_also_changed_in_the_content_block():
     content = [{"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}}]
     after = patch(
         ai(call_of("c1", path="a"), content=content),
@@ -258,7 +258,7 @@ def test_a_patched_result_keeps_artifact_and_id():
     assert item.content[0]["text"] == "long"
 
 
-def test_summaries_say_where_they_come_from():
+def test_summaries_are_marked_with_lc_source():
     assert encode(wrap_summary("All done.")).additional_kwargs == {"lc_source": "summarization"}
     assert encode(user("hello")).additional_kwargs == {}
 
@@ -272,7 +272,7 @@ def test_neighbours_of_one_role_can_be_merged_but_results_cannot():
         merge(ToolMessage("a", tool_call_id="1"), ToolMessage("b", tool_call_id="2"))
 
 
-def test_what_one_message_cannot_hold_is_refused():
+def test_a_message_that_langchain_cannot_represent_is_refused():
     with pytest.raises(FormatError, match="tool's result"):
         encode(Message("assistant", (ToolResult("c1"),)))
     with pytest.raises(FormatError, match="exactly one"):
@@ -323,26 +323,26 @@ def test_cleared_results_keep_their_ids():
     assert check(sent.payload, langchain) == ()
 
 
-def test_messages_without_their_format_are_refused_and_not_misread():
+def test_langchain_messages_without_the_format_argument_are_refused():
     for history in (loop(1), loop(1)[1:], {"messages": loop(1)}):
         with pytest.raises(FormatError, match=r"format=refold\.adapters\.langchain"):
             compact(history, 100)
 
 
-def test_a_resent_history_shows_the_same_bytes():
+def test_a_resent_history_starts_with_the_same_compacted_messages():
     compactor = Compactor([Summarize(keep=4)], Budget(1500, 1200), format=langchain)
     first = compactor(loop(12)).payload
     again = compactor([*loop(12), AIMessage("Written.", id="x")]).payload
     assert again[: len(first)] == first
 
 
-def test_what_waits_is_counted_in_langchain_messages_too():
+def test_pending_langchain_messages_are_counted():
     compactor = Compactor([Summarize(keep=4)], Budget(5000, 1200), format=langchain)
     alone = compactor.check(loop(4)).tokens
     assert compactor.check(loop(4), pending=[HumanMessage("word " * 100)]).tokens > alone + 90
 
 
-def test_a_body_with_tools_counts_them():
+def test_the_tools_of_a_body_are_counted():
     @tool
     def weather(city: str) -> str:
         """Say what the weather is like in a city."""
@@ -354,7 +354,7 @@ def test_a_body_with_tools_counts_them():
     assert compactor(body).payload["tools"] == [weather]
 
 
-def test_repair_speaks_langchain():
+def test_repair_works_on_langchain_messages():
     """S0-41 C0-1: a result without a call goes, a call without a result is answered, the rest is the same."""
     broken = [
         HumanMessage("hi"),
@@ -403,7 +403,7 @@ ASK = Ask(
 @pytest.mark.parametrize(
     "call", [ChatModel.__call__, lambda model, ask: asyncio.run(model.acall(ask))]
 )
-def test_a_chat_model_answers(call):
+def test_a_chat_model_is_sent_system_prompt_history_and_instruction_and_answers(call):
     """S0-29: the request is [system prompt, history, user instruction]; it is capped and not streamed."""
     meta = {"finish_reason": "stop", "model_name": "kimi-k2-instruct"}
     usage = {
@@ -436,11 +436,11 @@ def test_a_chat_model_answers(call):
         (AIMessage("x"), "stop"),
     ],
 )
-def test_a_finish_has_one_name(message, finish):
+def test_finish_reasons_of_all_providers_have_the_same_names(message, finish):
     assert ChatModel(fake(message), cap="")(ASK).finish == finish
 
 
-def test_reasoning_is_no_part_of_an_answer():
+def test_reasoning_is_not_part_of_the_answer():
     message = AIMessage(
         [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "Yes."}]
     )
@@ -450,7 +450,7 @@ def test_reasoning_is_no_part_of_an_answer():
 @pytest.mark.parametrize(
     "call", [ChatModel.__call__, lambda model, ask: asyncio.run(model.acall(ask))]
 )
-def test_a_model_that_fails_does_not_stop_the_agent(call):
+def test_a_chat_model_that_raises_gives_an_error_answer(call):
     class Broken(GenericFakeChatModel):
         def _generate(self, *args, **kwargs):
             raise ConnectionError("no route")
@@ -459,7 +459,7 @@ def test_a_model_that_fails_does_not_stop_the_agent(call):
     assert (reply.finish, reply.error) == ("error", "ConnectionError: no route")
 
 
-def test_arguments_that_are_strings_in_an_echo_stay_strings():
+def test_arguments_that_are_a_string_in_a_content_block_stay_a_string():
     content = [
         {"type": "function_call", "call_id": "c1", "name": "read", "arguments": '{"path": "a"}'}
     ]
@@ -469,7 +469,7 @@ def test_arguments_that_are_strings_in_an_echo_stay_strings():
     assert json.loads(after.content[0]["arguments"]) == {"path": "b"}
 
 
-def test_the_codec_knows_its_own_and_takes_anything_langchain_takes():
+def test_the_codec_accepts_everything_that_langchain_accepts_as_a_message():
     assert langchain.fits({}, [HumanMessage("a"), {"role": "user"}]) == 3
     assert langchain.is_system(SystemMessage("s"))
     assert not langchain.is_system("s")
@@ -480,19 +480,19 @@ def test_the_codec_knows_its_own_and_takes_anything_langchain_takes():
     assert view.payload == ["hi", ("ai", "hello"), HumanMessage("a")]
 
 
-def test_media_by_address_can_be_written_and_embedded_ones_cannot():
+def test_media_with_a_url_can_be_encoded_and_embedded_media_cannot():
     part = Media("image", "", "https://example.com/a.png")
     assert one(encode(Message("user", (part,)))) == Message("user", (part,))
     with pytest.raises(FormatError, match="cannot hold this Media anew"):
         encode(Message("user", (Media("image", "image/png", "blake2b:00"),)))
 
 
-def test_a_block_that_is_no_object_is_carried():
+def test_a_content_block_that_is_not_an_object_is_kept():
     item = HumanMessage.model_construct(content=[3, "a"])
     assert [type(part) for part in one(item).parts] == [Opaque, Text]
 
 
-def test_without_langchain_the_extra_is_named():
+def test_import_errors_without_langchain_name_the_extra():
     """And the presets themselves need none of it."""
     needy = (
         "refold.adapters.langchain",

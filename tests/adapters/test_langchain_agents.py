@@ -54,7 +54,7 @@ def make_agent(place, model, saver, budget=None):
     )
 
 
-def test_the_view_is_sent_and_the_state_is_whole_also_after_a_restart(tmp_path) -> None:
+def test_the_view_is_sent_and_the_state_keeps_all_messages_after_a_restart(tmp_path) -> None:
     saver, model = (
         InMemorySaver(),
         Model(messages=iter(map(AIMessage, ("Done.", "That too."))), sent=[]),
@@ -71,7 +71,7 @@ def test_the_view_is_sent_and_the_state_is_whole_also_after_a_restart(tmp_path) 
     assert all(check(messages, langchain) == () for messages in model.sent)
 
 
-def test_what_is_too_long_for_the_model_is_sent_once_more_with_half_as_much(tmp_path) -> None:
+def test_a_request_that_is_too_long_for_the_model_is_retried_with_a_smaller_view(tmp_path) -> None:
     model = Model(messages=iter([AIMessage("Done.")]), sent=[], most=15_000)
     agent = make_agent(tmp_path, model, InMemorySaver(), Budget(100_000, 50_000))
     state = agent.invoke({"messages": history(20)}, THREAD)

@@ -58,7 +58,7 @@ def test_a_node_replaces_the_messages_of_a_state(colour):
 
 
 @pytest.mark.parametrize("colour", ["invoke", "ainvoke"])
-def test_a_state_keeps_everything_and_sends_a_view(colour):
+def test_a_state_keeps_all_messages_beside_the_compacted_view(colour):
     """S0-02: what a `pre_model_hook` returns."""
     compiled, state = graph(CompactedState, compact_node(compactor())), {"messages": history()}
     end = compiled.invoke(state) if colour == "invoke" else asyncio.run(compiled.ainvoke(state))
@@ -95,7 +95,7 @@ def tables(saver: InMemorySaver):
     return saver.storage, saver.writes, saver.blobs
 
 
-def test_f20_the_originals_are_there_after_a_restart(tmp_path):
+def test_f20_the_original_messages_survive_a_restart(tmp_path):
     """The default node left 6 of 62 messages in the state; what was said was in no file any more."""
     at = {"configurable": {"thread_id": "t"}}
     originals = [*history(30), HumanMessage("And now?", id="last")]
@@ -120,13 +120,13 @@ def test_f20_the_originals_are_there_after_a_restart(tmp_path):
 
 
 @pytest.mark.parametrize("into", ["", "messages"])
-def test_f20_what_loses_the_originals_is_asked_for_by_its_name(into):
+def test_f20_compact_node_refuses_to_replace_messages_and_names_the_other_node(into):
     with pytest.raises(ValueError, match="compact_and_discard_node"):
         compact_node(compactor(), into=into)
     assert "originals are lost" in compact_and_discard_node.__doc__
 
 
-def test_under_the_trigger_there_is_no_update():
+def test_no_message_is_changed_below_the_trigger():
     assert compact_and_discard_node(compactor()).invoke({"messages": history(1)}) == {
         "messages": []
     }
@@ -142,7 +142,7 @@ class BrokenStore(MemoryStore):
 
 @pytest.mark.parametrize("node", [compact_node, compact_and_discard_node])
 @pytest.mark.parametrize("colour", ["invoke", "ainvoke"])
-def test_a_store_that_fails_stops_no_graph(node, colour, caplog):
+def test_a_failing_store_does_not_stop_the_graph(node, colour, caplog):
     """Nothing is compacted, the model gets all there is, and the log says why."""
     compact = Compactor([Summarize(keep=4)], Budget(1_500, 1_000), BrokenStore(), format=langchain)
     compiled, state = graph(CompactedState, node(compact)), {"messages": history()}
@@ -157,7 +157,7 @@ def test_a_compactor_for_another_format_is_refused():
             node(Compactor([], Budget(1, 1)))
 
 
-def test_updates_for_the_reducer():
+def test_replace_messages_returns_an_update_for_the_reducer():
     old = history(2)
     assert replace_messages(old, list(old)) == []
     new = [HumanMessage("summary", id="x"), *old[-2:]]
@@ -175,7 +175,7 @@ def test_removals_in_a_list_are_applied():
         apply_removals([a, RemoveMessage(id="3")])
 
 
-def test_states_of_any_kind():
+def test_messages_are_read_from_states_of_any_kind():
     class State:
         messages = (HumanMessage("a"),)
 

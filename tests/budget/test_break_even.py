@@ -54,12 +54,14 @@ def offer(removed: int, rewritten: int, **fields: float) -> EditEffect:
         (1, 0.02, 49),
     ],
 )
-def test_the_cache_that_is_broken_sets_the_break_even(write: float, read: float, ratio: float):
+def test_break_even_follows_from_the_prices_of_cache_writes_and_reads(
+    write: float, read: float, ratio: float
+):
     rates = Rates(1.0, 5.0, read, write)
     assert isclose(break_even(offer(1_000, 1_000), rates), ratio)
 
 
-def test_published_figures():
+def test_the_published_break_even_figures_are_reproduced():
     """Clearing one result a call needs 144 more calls; in a batch of thirty, 1.4; growth of 49,000 tokens is best."""
     assert isclose(break_even(offer(2_000, 25_000), TENTH), 143.75)
     assert isclose(break_even(offer(60_000, 7_500), TENTH), 1.4375)
@@ -68,7 +70,9 @@ def test_published_figures():
 
 
 @given(OFFERS, RATES)
-def test_the_break_even_is_where_the_saving_begins(bargain: EditEffect, rates: Rates):
+def test_the_saving_is_zero_at_the_break_even_and_positive_after_it(
+    bargain: EditEffect, rates: Rates
+):
     after = break_even(bargain, rates)
     assert tokens_saved(bargain, rates, after + 1) > 0
     if after > 0:
@@ -76,7 +80,7 @@ def test_the_break_even_is_where_the_saving_begins(bargain: EditEffect, rates: R
 
 
 @given(OFFERS, RATES, st.floats(1, 200))
-def test_what_pays_saves_and_has_done_so_long_before_the_end(
+def test_an_offer_that_pays_saves_tokens_and_breaks_even_early(
     bargain: EditEffect, rates: Rates, calls: float
 ):
     worth = judge_edit(bargain, rates, calls)
@@ -95,7 +99,7 @@ CYCLES = st.tuples(
 
 
 @given(CYCLES, st.floats(0.5, 2.0))
-def test_no_distance_between_compactions_is_cheaper_than_the_best(
+def test_no_distance_between_compactions_is_cheaper_than_best_growth(
     cycle: tuple[float, float, float, float], off: float
 ):
     """By the sum of a renewal: what cycles of a length cost, each begun unless it has ended."""
@@ -118,7 +122,9 @@ def test_no_distance_between_compactions_is_cheaper_than_the_best(
     EditEffect(removed=1, rewritten=0, tokens=200_000, growth=10.0, cache_alive=0.0),
     Rates(1.0, 1.0, 0.5, 1.0, 60.0),
 )
-def test_what_cannot_end_grows_by_the_square_root(bargain: EditEffect, rates: Rates):
+def test_best_growth_without_an_end_is_close_to_that_with_a_very_rare_end(
+    bargain: EditEffect, rates: Rates
+):
     endless, nearly = best_growth(bargain, rates), best_growth(replace(bargain, ends=1e-7), rates)
     part_of_a_call = max(1.0, 0.2 * bargain.growth)  # where no cut is possible
     assert isclose(endless, nearly, rel_tol=0.02, abs_tol=part_of_a_call)
@@ -126,19 +132,19 @@ def test_what_cannot_end_grows_by_the_square_root(bargain: EditEffect, rates: Ra
 
 
 @given(OFFERS, RATES)
-def test_a_lapsed_cache_makes_any_edit_cheaper(bargain: EditEffect, rates: Rates):
+def test_an_expired_cache_never_raises_the_break_even(bargain: EditEffect, rates: Rates):
     assert break_even(replace(bargain, cache_alive=0.0), rates) <= break_even(
         replace(bargain, cache_alive=1.0), rates
     )
 
 
-def test_what_removes_nothing_never_pays():
+def test_an_offer_that_removes_nothing_never_pays():
     worth = judge_edit(offer(0, 0), TENTH, 100.0)
     assert (worth.pays, worth.after) == (False, inf)
     assert "never pays" in worth.reason
 
 
-def test_below_a_price_cliff_it_pays_at_once():
+def test_an_edit_that_gets_below_a_price_cliff_pays_at_once():
     steep = replace(TENTH, cliffs=((100_000, 5.0),))
     worth = judge_edit(offer(60_000, 90_000), steep, 5)
     assert worth.pays and "cliff" in worth.reason
@@ -146,7 +152,7 @@ def test_below_a_price_cliff_it_pays_at_once():
     assert not judge_edit(offer(10_000, 90_000), steep, 5).pays  # still above it
 
 
-def test_prices_are_data_with_a_date():
+def test_the_price_table_has_a_date_and_knows_several_spellings_of_a_model():
     opus = find_rates("claude-opus-5-5-20261001")
     assert opus is not None
     assert (opus.r, opus.w, opus.o) == (0.05, 1.25, 5.0)

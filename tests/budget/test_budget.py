@@ -37,7 +37,7 @@ def usage(tokens: int) -> dict[str, int]:
         ({"soft": 1.5}, f"soft {AMOUNT}, not 1.5"),
     ],
 )
-def test_a_setting_that_is_no_figure_is_refused_by_name(
+def test_a_trigger_or_soft_that_is_not_an_integer_or_trigger_is_refused_by_name(
     figures: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
@@ -45,7 +45,7 @@ def test_a_setting_that_is_no_figure_is_refused_by_name(
 
 
 @pytest.mark.parametrize("shares", [(1, 0.05), (-0.1, 0.05), (0.05, 1), (0.05, 1.5), (0.05, -0.1)])
-def test_shares_lie_from_0_to_below_1_and_the_error_names_both(shares: tuple[float, float]) -> None:
+def test_progress_and_hysteresis_must_be_from_0_to_below_1(shares: tuple[float, float]) -> None:
     """A hysteresis of 1 would wait for a request twice as large as the trigger: in effect forever."""
     progress, hysteresis = shares
     with pytest.raises(
@@ -56,7 +56,7 @@ def test_shares_lie_from_0_to_below_1_and_the_error_names_both(shares: tuple[flo
     assert Budget(5, 1, progress=0, hysteresis=0) == Budget(5, 1, progress=0.0, hysteresis=0.0)
 
 
-def test_a_target_that_is_no_number_of_tokens_is_named_in_the_error() -> None:
+def test_a_target_that_is_not_a_number_of_tokens_is_named_in_the_error() -> None:
     wrong: Any = Messages(3)
     with pytest.raises(
         ValueError, match=r"^the target must be a number of tokens, not Messages\(count=3\)$"
@@ -64,7 +64,7 @@ def test_a_target_that_is_no_number_of_tokens_is_named_in_the_error() -> None:
         Budget(5, wrong)
 
 
-def test_a_function_of_windows_is_not_asked_before_a_request_names_its_model() -> None:
+def test_a_window_function_is_not_called_before_a_request_names_its_model() -> None:
     """It may know its own models only, and raise for any other name; or give a default, which is not the window that
     figures contradict."""
     asked: list[str] = []
@@ -79,7 +79,7 @@ def test_a_function_of_windows_is_not_asked_before_a_request_names_its_model() -
     assert asked == ["mine"]
 
 
-def test_a_budget_of_numbers_alone_has_a_floor() -> None:
+def test_only_a_budget_with_numeric_trigger_and_soft_has_a_floor() -> None:
     """Below it nothing else is looked at: no window, no time, no last compaction."""
     assert Budget(5, 1).floor == 5
     assert Budget(5, Fraction(0.5), soft=3).floor == 3
@@ -91,20 +91,20 @@ def test_a_budget_of_numbers_alone_has_a_floor() -> None:
 # --- what a moment is ------------------------------------------------------------------------
 
 
-def test_without_a_clock_no_time_has_passed() -> None:
+def test_an_elapsed_trigger_does_not_fire_without_a_clock() -> None:
     """`check` of a view alone, seconds unknown: a trigger of time does not fire, not even after one second."""
     view = View.of([user("a")])
     assert Budget(Elapsed(1), 0).check(view) == "none"
     assert Budget(Elapsed(1), 0).observe(view).now == 0
 
 
-def test_a_payload_that_names_no_model_is_said_to_name_none() -> None:
+def test_a_payload_without_a_model_has_no_window_and_the_reason_says_so() -> None:
     envelope = open_payload([{"role": "user", "content": "a"}], "anthropic")
     view = View.of(envelope.decode(), source=envelope)
     assert Budget(Fraction(0.5), 0).observe(view).window_source == UNNAMED
 
 
-def test_a_check_says_whether_its_trigger_keeps_its_own_distance() -> None:
+def test_a_check_tells_whether_its_trigger_counts_from_the_last_compaction() -> None:
     """The hysteresis (conformance 51) is for figures of tokens; what counts from the last compaction has none."""
     view = View.of([user("a")])
     assert Budget(EveryN(1), 0, soft=Elapsed(5)).judge(Moment(view, 1)).is_periodic
@@ -114,14 +114,14 @@ def test_a_check_says_whether_its_trigger_keeps_its_own_distance() -> None:
 # --- after a response ------------------------------------------------------------------------
 
 
-def test_without_a_usage_nothing_is_said() -> None:
+def test_check_usage_without_a_usage_reports_that_there_is_none() -> None:
     """Conformance 45: that there is none, not that the request is small; there is no threshold either."""
     assert Budget(10, 5).check_usage(None) == Check(
         "none", 0, None, "there is no usage: nothing can be said"
     )
 
 
-def test_the_window_after_a_response_is_that_of_the_model_that_answered() -> None:
+def test_check_usage_takes_the_window_of_the_model_that_answered() -> None:
     """S1-39: `gpt-5` takes requests of 272,000 tokens (table of windows)."""
     budget = Budget(Fraction(0.5), 0)
     assert budget.check_usage(usage(136_000), "gpt-5").level == "hard"
@@ -131,7 +131,7 @@ def test_the_window_after_a_response_is_that_of_the_model_that_answered() -> Non
     )
 
 
-def test_after_a_response_only_tokens_and_windows_can_fire() -> None:
+def test_check_usage_never_fires_a_trigger_of_messages() -> None:
     """A usage tells nothing of messages: a trigger of messages reads that there are none."""
     check = Budget(Messages(1), 0).check_usage(usage(10**6))
     assert (check.level, check.tokens, check.reason) == ("none", 10**6, "0 of 1 messages")
@@ -140,13 +140,13 @@ def test_after_a_response_only_tokens_and_windows_can_fire() -> None:
 # --- how far down ----------------------------------------------------------------------------
 
 
-def test_a_share_as_target_is_one_of_the_moments_window() -> None:
+def test_a_fraction_as_target_is_a_share_of_the_window() -> None:
     budget = Budget(Fraction(0.5), Fraction(0.4))
     now = moment(600, 1_000)
     assert budget.compute_goal(now, budget.judge(now)) == 400
 
 
-def test_a_share_of_an_unknown_window_is_half_of_what_there_is_in_whole_tokens() -> None:
+def test_a_fraction_of_an_unknown_window_as_target_is_half_of_the_request() -> None:
     goal = Budget(Messages(1), Fraction(0.3)).compute_goal(moment(101))
     assert (goal, type(goal)) == (50, int)
 
@@ -164,7 +164,7 @@ def test_a_share_of_an_unknown_window_is_half_of_what_there_is_in_whole_tokens()
         (0, 10, 0.05, 0),
     ],
 )
-def test_a_forced_compaction_goes_below_what_there_is(
+def test_a_forced_compaction_aims_below_the_current_size(
     tokens: int, target: int, progress: float, goal: int
 ) -> None:
     """S2-39, conformance 11: to the target, or where it fits already, smaller by the share *progress* and one token
@@ -175,7 +175,7 @@ def test_a_forced_compaction_goes_below_what_there_is(
     assert Budget(Never(), target, progress=progress).compute_goal(moment(tokens)) == goal
 
 
-def test_what_a_figure_of_tokens_made_due_goes_to_the_target_itself() -> None:
+def test_a_token_trigger_aims_at_the_target_itself() -> None:
     budget = Budget(1_000, 1_000)
     assert budget.compute_goal(moment(1_000), budget.judge(moment(1_000))) == 1_000
     counted = Budget(Messages(1), 1_000)

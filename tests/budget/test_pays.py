@@ -40,7 +40,7 @@ def run(compactor: Compactor, steps: int, system: str = "") -> list[tuple[int, b
     return sizes
 
 
-def test_with_a_model_alone_it_compacts_where_that_pays():
+def test_a_compactor_with_only_a_model_compacts_when_that_pays():
     sizes = run(Compactor(model="claude-opus-5-5"), 300)
     acted = [size for size, has_acted in sizes if has_acted]
     assert 1 <= len(acted) <= 12
@@ -48,19 +48,19 @@ def test_with_a_model_alone_it_compacts_where_that_pays():
     assert max(size for size, _ in sizes) < 120_000  # of a window of a million
 
 
-def test_a_model_without_prices_is_compacted_when_its_window_is_nearly_full():
+def test_a_model_without_known_prices_is_never_compacted_by_pays():
     budget = Budget(Pays(), 10_000)
     assert not any(has_acted for _, has_acted in run(Compactor(model="nobody-knows-it"), 200))
     check = Compactor(budget=budget, model="nobody-knows-it").check(conversation(3))
     assert check.level == "none" and "no prices are known of nobody-knows-it" in check.reason
 
 
-def test_prices_of_ones_own():
+def test_pays_accepts_custom_prices_for_an_unknown_model():
     compactor = Compactor(budget=Budget(Pays(RATES), 10_000), model="nobody-knows-it")
     assert any(has_acted for _, has_acted in run(compactor, 180))
 
 
-def test_it_comes_down_to_the_goal_beside_the_system_prompt():
+def test_a_compacted_request_has_at_most_the_goal_plus_the_system_prompt():
     system = "You are careful. " * 3_000
     sizes = run(Compactor(model="claude-opus-5-5"), 240, system)
     acted = [size for size, has_acted in sizes if has_acted]
@@ -69,7 +69,7 @@ def test_it_comes_down_to_the_goal_beside_the_system_prompt():
     assert all(size <= fixed + DEFAULT_GOAL + 1_000 for size in acted)
 
 
-def test_in_a_small_window_it_comes_down_to_half():
+def test_the_default_goal_of_a_small_window_is_half_of_its_room():
     """The prices of a model may be known, its window small: the window counts."""
     window = find_window("gpt-4o").window
     assert window is not None
@@ -79,7 +79,7 @@ def test_in_a_small_window_it_comes_down_to_half():
     assert default_goal(view) == DEFAULT_GOAL
 
 
-def test_strategies_or_budget_of_ones_own_are_left_alone():
+def test_custom_strategies_or_budgets_are_not_replaced():
     own = Compactor([ClearToolResults(keep=3)], model="claude-opus-5-5")
     assert {edit.by.partition("(")[0] for edit in own(conversation(400)).edits} == {
         "ClearToolResults"
@@ -90,7 +90,7 @@ def test_strategies_or_budget_of_ones_own_are_left_alone():
     assert any("8000" in edit.by for edit in view.edits)
 
 
-def test_when_the_cache_has_lapsed_it_compacts_what_it_would_not_have():
+def test_an_expired_cache_makes_a_compaction_due_that_was_not_due_before():
     class Clock:
         now = 1_000_000.0
 
@@ -108,7 +108,7 @@ def test_when_the_cache_has_lapsed_it_compacts_what_it_would_not_have():
     assert view.edits and view.tokens <= DEFAULT_GOAL + 1_000
 
 
-def test_f37_the_one_line_form_says_that_it_is_not_for_loops():
+def test_f37_the_docstring_of_compact_says_that_it_is_not_for_loops():
     assert "Not for loops" in (compact.__doc__ or "")
 
 

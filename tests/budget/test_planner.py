@@ -45,9 +45,7 @@ def figures(draw: st.DrawFn) -> Figures:
 
 
 @given(figures(), RATES)
-def test_a_plan_makes_a_request_smaller_and_has_paid_long_before_the_end(
-    request: Figures, rates: Rates
-):
+def test_a_plan_makes_a_request_smaller_and_breaks_even_early(request: Figures, rates: Rates):
     plan = find_plan(request, rates)
     if plan is not None:
         assert request.past > 0 and request.fixed + DEFAULT_GOAL <= plan.goal < request.tokens
@@ -57,7 +55,7 @@ def test_a_plan_makes_a_request_smaller_and_has_paid_long_before_the_end(
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(figures(), RATES)
-def test_what_is_due_is_due_when_the_cache_has_lapsed_or_a_person_asks(
+def test_a_plan_is_also_due_with_an_expired_cache_or_at_the_start_of_a_turn(
     request: Figures, rates: Rates
 ):
     assume(find_plan(request, rates) is not None)
@@ -66,7 +64,7 @@ def test_what_is_due_is_due_when_the_cache_has_lapsed_or_a_person_asks(
 
 
 @given(figures(), RATES, st.integers(1, 100_000))
-def test_what_is_fetched_again_has_more_left_and_less_often_compacted(
+def test_refetched_tokens_raise_the_goal_and_never_make_a_plan_due(
     request: Figures, rates: Rates, refetched: int
 ):
     """The brake: it never compacts earlier, and comes down less far."""
@@ -77,7 +75,7 @@ def test_what_is_fetched_again_has_more_left_and_less_often_compacted(
 
 
 @given(figures(), RATES, st.integers(1, 1_024))
-def test_with_blocks_the_goal_fills_its_last_block_and_what_is_written_begins_with_one(
+def test_goal_removed_and_rewritten_tokens_are_multiples_of_the_block_size(
     request: Figures, rates: Rates, block: int
 ):
     plan, whole = find_plan(request, rates), find_plan(request, replace(rates, block_tokens=block))
@@ -90,7 +88,7 @@ def test_with_blocks_the_goal_fills_its_last_block_and_what_is_written_begins_wi
 
 
 @given(st.floats(100, 1e6), st.integers(1, 10**6), st.integers(1, 1_024), st.floats(0, 600))
-def test_an_engine_s_rates_are_the_seconds_that_prefill_and_held_blocks_take(
+def test_engine_rates_are_the_seconds_of_prefill_and_of_held_cache_blocks(
     rate: float, blocks: int, block: int, seconds: float
 ):
     profile = EngineProfile(
@@ -104,7 +102,7 @@ def test_an_engine_s_rates_are_the_seconds_that_prefill_and_held_blocks_take(
 
 
 @given(figures(), st.integers(1_000, 10**6))
-def test_the_smaller_the_engine_s_cache_the_sooner_a_compaction_pays(request: Figures, blocks: int):
+def test_a_plan_saves_at_least_as_much_with_half_of_the_engine_cache(request: Figures, blocks: int):
     def count_saved(blocks: int) -> float:
         rates = EngineProfile(prefill_rate=9_000, cache_blocks=blocks).rates
         plan = find_plan(replace(request, is_cold=True, is_turn_start=True), rates)
@@ -113,7 +111,7 @@ def test_the_smaller_the_engine_s_cache_the_sooner_a_compaction_pays(request: Fi
     assert count_saved(blocks) >= count_saved(2 * blocks)
 
 
-def test_within_a_tool_loop_it_waits_longer():
+def test_a_compaction_within_a_tool_loop_is_due_at_a_larger_size():
     def due_at(**fields: bool) -> int:
         sizes = range(20_000, 400_000, 500)
         return next(
@@ -128,7 +126,7 @@ def test_within_a_tool_loop_it_waits_longer():
     assert due_at(is_turn_start=True) < due_at()
 
 
-def test_the_longer_the_cache_lives_the_earlier_it_pays():
+def test_a_longer_cache_lifetime_makes_more_sizes_due():
     """Whoever waits for a lapse that does not come waits in vain."""
     hour = replace(TWENTIETH, lifetime=3600.0)
     assert PRIOR.lapse_share(3600) < PRIOR.lapse_share(300) < PRIOR.lapse_share(10) == 1.0
@@ -173,7 +171,7 @@ def bill(calls: Sequence[int], rates: Rates, *, plans: bool, fixed: int = 15_000
 
 @pytest.mark.parametrize("read", [0.025, 0.05, 0.1])
 @pytest.mark.parametrize("growth", [400, 1_000, 1_832, 4_000])
-def test_f32_a_session_costs_less_however_long_and_no_short_one_much_more(read: float, growth: int):
+def test_f32_a_long_session_costs_less_and_no_session_costs_much_more(read: float, growth: int):
     """Version 0.1 lost up to 12.7 % where a session ended soon after a compaction."""
     rates = replace(TWENTIETH, read=read)
     calls = [growth] * 400
@@ -188,7 +186,7 @@ def test_f32_a_session_costs_less_however_long_and_no_short_one_much_more(read: 
     assert ratios[-1] < 0.8
 
 
-def test_nothing_is_compacted_where_reading_costs_nothing_but_at_a_lapse():
+def test_with_free_cache_reads_only_an_expired_cache_makes_a_plan_due():
     free = replace(TWENTIETH, read=0.0)
     at = Figures(tokens=400_000, unedited=400_000, fixed=0, past=300)
     assert find_plan(at, free) is None
@@ -213,7 +211,7 @@ def bill_of_pauses(pauses: Sequence[float], tokens: int, rates: Rates) -> float:
     share=st.sampled_from([0.0, 0.3, 0.6]),
     read=st.sampled_from([0.025, 0.05, 0.1]),
 )
-def test_law_the_lifetime_is_the_cheaper_one_for_sessions_that_pause_as_before(tokens, share, read):
+def test_law_the_cheaper_cache_lifetime_is_chosen_for_known_pauses(tokens, share, read):
     """Of a session whose pauses are known, none or many between five minutes and an hour."""
     rates = replace(TWO_PRICES, read=read)
     pauses = [900.0 if n % 10 < 10 * share else 20.0 for n in range(200)]
@@ -221,7 +219,7 @@ def test_law_the_lifetime_is_the_cheaper_one_for_sessions_that_pause_as_before(t
     assert is_hour_cheaper(tokens, pauses, rates, len(pauses)) == (hour < short)
 
 
-def test_until_pauses_are_known_size_decides():
+def test_without_known_pauses_the_request_size_decides_the_cache_lifetime():
     """Of recorded pauses 5 % are over five minutes; what they cost grows with the request."""
     chosen = [
         is_hour_cheaper(tokens, (), TWO_PRICES, 70) for tokens in range(5_000, 300_000, 5_000)
@@ -230,5 +228,5 @@ def test_until_pauses_are_known_size_decides():
     assert chosen == sorted(chosen)
 
 
-def test_without_a_price_for_an_hour_nothing_is_lengthened():
+def test_the_hour_lifetime_is_not_chosen_without_a_price_for_it():
     assert not is_hour_cheaper(300_000, [900.0] * 50, TWENTIETH, 70)

@@ -58,7 +58,7 @@ def talk(turns: int) -> list[dict]:
         (Reserve(), 200_000, 180_000),
     ],
 )
-def test_a_figure_fires_exactly_where_it_is_reached(trigger, window, at):
+def test_a_trigger_fires_exactly_at_its_threshold(trigger, window, at):
     """S0-03 S0-12 S0-17 S0-19 S1-19 S4-14: at least, never more than; one below does not fire (C0-4)."""
     assert [trigger(moment(n, window)).is_reached for n in (at - 1, at, at + 1)] == [
         False,
@@ -70,7 +70,7 @@ def test_a_figure_fires_exactly_where_it_is_reached(trigger, window, at):
     assert [strict(moment(n)).is_reached for n in (at, at + 1)] == [False, True]
 
 
-def test_the_example_of_a_window_of_2000_tokens():
+def test_a_fraction_trigger_compacts_only_from_its_share_of_the_window():
     """S0-19: 1,399 tokens stay as they are, 1,400 are compacted."""
     history = conversation(12)
     tokens = refold.Compactor([], refold.Budget(10**9, 0))(history).tokens
@@ -82,7 +82,7 @@ def test_the_example_of_a_window_of_2000_tokens():
 @pytest.mark.parametrize(
     ("window", "says"), [(None, "names no model"), (0, "switched off"), (16_000, "nothing is left")]
 )
-def test_a_window_that_tells_nothing_never_fires_and_says_so(window, says):
+def test_reserve_never_fires_without_a_usable_window_and_says_why(window, says):
     """S1-39, conformance 44: unknown or disabled is no number."""
     reading = Reserve(16_000)(moment(10**9, window))
     assert not reading.is_reached
@@ -91,7 +91,7 @@ def test_a_window_that_tells_nothing_never_fires_and_says_so(window, says):
     assert says in reading.reason
 
 
-def test_a_model_that_is_not_in_the_table_is_said_to_be_unknown():
+def test_a_model_without_a_known_window_is_named_in_the_reason():
     budget = refold.Budget(Fraction(0.7), Fraction(0.3))
     compact = refold.Compactor([Summarize(keep=2)], budget)
     check = compact.check({"model": "house-model-1", "messages": conversation(50)})
@@ -102,7 +102,7 @@ def test_a_model_that_is_not_in_the_table_is_said_to_be_unknown():
     assert short.threshold == 140_000
 
 
-def test_messages_and_turns_are_counted_as_they_are_shown():
+def test_messages_and_turns_are_counted_in_the_edited_view():
     view = View.of(user(str(n)) for n in range(10))
     assert [Messages(n)(moment(view=view)).is_reached for n in (10, 11)] == [True, False]
     assert [Turns(n)(moment(view=view)).is_reached for n in (10, 11)] == [True, False]
@@ -120,7 +120,7 @@ def test_every_n_steps_counts_from_the_last_compaction():
     assert ran == [10, 20, 30, 40]
 
 
-def test_parallel_entries_of_one_answer_are_one_step():
+def test_consecutive_assistant_messages_are_one_step():
     view = View.of(
         [user("a"), *(refold.Message("assistant", (refold.Text(str(n)),)) for n in range(3))]
     )
@@ -129,7 +129,7 @@ def test_parallel_entries_of_one_answer_are_one_step():
     assert not EveryN(1)(moment(view=view, last=LastAttempt(length=2))).is_reached
 
 
-def test_elapsed_counts_from_the_last_compaction_or_the_first_sight():
+def test_elapsed_counts_from_the_last_compaction_or_the_first_call():
     now = [1_000.0]
     compact = refold.Compactor(
         [Summarize(keep=2)], refold.Budget(Elapsed(60), 0), clock=lambda: now[0]
@@ -144,14 +144,14 @@ def test_elapsed_counts_from_the_last_compaction_or_the_first_sight():
     assert compact(history).attempts == ()
 
 
-def test_a_predicate_sees_the_view_and_is_named():
+def test_a_predicate_gets_the_view_and_is_named_in_the_reason():
     trigger = Predicate(lambda view: len(view.transcript) > 3, "more than three")
     assert trigger(moment()).reason == "more than three says no"
     assert trigger(moment(view=View.of(map(user, "abcd")))).is_reached
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=5))
-def test_any_and_all_are_or_and_and(values):
+def test_any_is_logical_or_and_all_is_logical_and(values):
     """X-1: triggers of different units, joined."""
     terms = [Predicate(lambda _, v=v: v) for v in values]
     assert Any(*terms)(moment()).is_reached is any(values)
@@ -160,7 +160,7 @@ def test_any_and_all_are_or_and_and(values):
     assert (terms[0] & terms[-1])(moment()).is_reached is (values[0] and values[-1])
 
 
-def test_a_joined_trigger_says_which_figure_and_why():
+def test_a_combined_trigger_reports_the_threshold_and_reason_of_its_terms():
     trigger = Tokens(500) | Messages(3) | Fraction(0.5)
     assert trigger == Any(Tokens(500), Messages(3), Fraction(0.5))
     nothing = trigger(moment(100, 1_000))
@@ -181,12 +181,12 @@ def test_a_joined_trigger_says_which_figure_and_why():
         lambda: refold.Budget(5, 1, hysteresis=-0.1),
     ],
 )  # fmt: skip
-def test_impossible_figures_are_refused(wrong):
+def test_invalid_triggers_windows_and_budgets_are_refused(wrong):
     with pytest.raises(ValueError, match=r"."):
         wrong()
 
 
-def test_each_level_takes_a_trigger_of_its_own():
+def test_soft_and_hard_levels_have_separate_triggers():
     """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14: soft suggests, hard forces; the figure is the one crossed (C2-8, X-1)."""
     compact = refold.Compactor(
         [Summarize(keep=2)], refold.Budget(Tokens(10**6), 100, soft=Messages(5) | Tokens(400))
@@ -201,7 +201,7 @@ def test_each_level_takes_a_trigger_of_its_own():
     assert compact(talk(3)).attempts
 
 
-def test_never_leaves_it_to_a_person():
+def test_never_allows_only_manual_compaction():
     """S2-39: with an automatic trigger that is switched off, a user can still ask for it."""
     compact = refold.Compactor([Summarize(keep=2, max_tokens=300)], refold.Budget(Never(), 200))
     history = conversation(40)
@@ -210,7 +210,7 @@ def test_never_leaves_it_to_a_person():
     assert compact.compact_now(history).edits
 
 
-def test_a_trigger_of_messages_brings_the_number_down():
+def test_a_messages_trigger_reduces_the_number_of_messages():
     """S3: a condition such as `messages > 100`, though the tokens are few."""
     compact = refold.Compactor(
         [ClearToolResults(keep=1), Summarize(keep=4)], refold.Budget(Messages(40), 10**6)
@@ -220,7 +220,7 @@ def test_a_trigger_of_messages_brings_the_number_down():
     assert compact(conversation(12)).attempts == ()
 
 
-def test_a_share_of_an_unknown_window_as_target_is_half_of_what_there_is():
+def test_a_fraction_of_an_unknown_window_as_target_halves_the_request():
     compact = refold.Compactor(
         [Summarize(keep=0.3, max_tokens=200)], refold.Budget(Messages(20), Fraction(0.3))
     )
@@ -229,7 +229,7 @@ def test_a_share_of_an_unknown_window_as_target_is_half_of_what_there_is():
     assert view.tokens <= before // 2
 
 
-def test_what_is_pending_counts_in_every_form():
+def test_pending_may_be_tokens_a_text_a_message_or_a_list():
     compact = refold.Compactor([], refold.Budget(10**6, 10))
     history = talk(3)
     tokens = compact.check(history).tokens
@@ -243,7 +243,7 @@ def test_what_is_pending_counts_in_every_form():
         compact.check(history, pending=[3])
 
 
-def test_async_checks_what_is_pending_too():
+def test_acompact_counts_pending_tokens_too():
     compact = refold.Compactor([Summarize(keep=2)], refold.Budget(5_000, 500))
     history = conversation(10)
     assert asyncio.run(compact.acompact(history)).attempts == ()
@@ -265,7 +265,7 @@ def test_async_checks_what_is_pending_too():
         ("", None),
     ],
 )
-def test_the_table_of_windows(model, window):
+def test_windows_are_looked_up_by_model_name(model, window):
     """S1-39: the pattern counts that spells most; a name that is in no row is unknown."""
     assert lookup_window(model) == window
 
@@ -288,7 +288,7 @@ ARN = "arn:aws:bedrock:eu-west-1:123456789012"
         ("claude-fable-5-20260701", "claude-fable-5"),
     ],
 )
-def test_one_model_has_many_names(name, other):
+def test_every_spelling_of_a_model_has_the_same_window_and_price(name, other):
     assert lookup_window(name) == lookup_window(other) is not None
     assert PRICES.lookup(name) == PRICES.lookup(other) is not None
 
@@ -310,7 +310,7 @@ def test_one_model_has_many_names(name, other):
         "deepseek-v4-flash:4b",
     ],
 )
-def test_what_is_like_a_model_in_its_name_alone_is_unknown(name):
+def test_a_name_that_only_resembles_a_known_model_is_unknown(name):
     """Other kinds of models, and models of which each host serves another window."""
     assert lookup_window(name) is None
     assert PRICES.lookup(name) is None
@@ -325,13 +325,13 @@ def test_a_host_has_its_own_window_and_price():
 @pytest.mark.parametrize(
     "name", ["claude-opus-5-4", "claude-opus-4.8-fast", "openai/gpt-6-sol:batch"]
 )
-def test_a_variant_does_not_have_the_price_of_the_model(name):
+def test_a_variant_of_a_model_has_its_window_but_not_its_price(name):
     assert lookup_window(name)
     assert PRICES.lookup(name) is None
 
 
 @pytest.mark.parametrize("part", ["a/", "a.", "a", ".", "/", "[", "*", "claude-"])
-def test_a_long_name_is_looked_up_at_once(part):
+def test_a_name_of_100_000_characters_is_unknown(part):
     assert lookup_window(part * (100_000 // len(part))) is None
 
 
@@ -361,12 +361,12 @@ def test_a_model_with_a_price_has_a_window(row):
         ("gpt-5.9-pro", None),
     ],
 )
-def test_the_table_of_prices(model, figures):
+def test_prices_are_looked_up_by_model_name(model, figures):
     rates = PRICES.lookup(model)
     assert figures == (rates and (rates.input, rates.output, rates.read))
 
 
-def test_a_given_window_wins_over_the_table():
+def test_a_configured_window_overrides_the_table():
     """S1-39."""
     assert find_window("gpt-5", 1_000).window == Window(1_000)
     assert find_window("gpt-5", Window(9, 8)).window == Window(9, 8)
@@ -375,7 +375,7 @@ def test_a_given_window_wins_over_the_table():
     assert find_window("gpt-5", mine.get).window == lookup_window("gpt-5")
 
 
-def test_a_check_is_a_plain_value():
+def test_judge_returns_a_check_that_compares_by_value():
     assert refold.Budget(10, 5).judge(moment(10)) == Check("hard", 10, 10, "10 of 10 tokens")
 
 

@@ -27,7 +27,7 @@ COMMANDS = [["stats"], ["compact", "--to", "20k"], ["view"], ["check"], ["revert
 # --- compact, view, unfold, revert -----------------------------------------------------------
 
 
-def test_compact_leaves_the_session_as_it_is_and_reports(file) -> None:
+def test_compact_does_not_change_the_session_and_prints_a_report(file) -> None:
     before = digest(file)
     done = refold("compact", file, "--to", "20k")
     assert done.code == 0
@@ -44,7 +44,7 @@ def test_compact_leaves_the_session_as_it_is_and_reports(file) -> None:
     assert (file.parent / "session.json.refold").exists()
 
 
-def test_compact_says_when_the_target_is_not_met(file) -> None:
+def test_compact_exits_1_and_reports_a_missed_target(file) -> None:
     done = refold("compact", file, "--to", "10", "--strategy", "ClearThinking(keep=1)")
     assert done.code == 1
     assert "target of 10 not met" in done.out
@@ -68,7 +68,7 @@ def test_a_dry_run_writes_nothing(file) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["session.json"]
 
 
-def test_a_dry_run_shows_what_compact_saves(file) -> None:
+def test_a_dry_run_lists_the_edits_that_compact_would_save(file) -> None:
     dry = refold("compact", file, "--to", "20k", "--dry-run", "--json").json["sessions"][0]
     wet = refold("compact", file, "--to", "20k", "--json").json["sessions"][0]
     assert dry["edits"] == wet["edits"]
@@ -93,13 +93,13 @@ def test_the_output_is_the_payload_of_the_view(file) -> None:
     assert refold("check", target).code == 0
 
 
-def test_the_payload_keeps_the_spelling_of_what_no_edit_touches(tmp_path) -> None:
+def test_a_payload_without_edits_is_printed_byte_for_byte(tmp_path) -> None:
     text = '[ {"role":"user", "content":"hi", "n": 1.50, "big": 123456789012345678901234567890, "a":1, "a":2} ]'
     (tmp_path / "odd.json").write_text(text)
     assert refold("view", tmp_path / "odd.json", "--payload").out == text
 
 
-def test_edits_go_into_a_store_on_request(file) -> None:
+def test_edits_are_saved_in_the_store_that_is_given(file) -> None:
     store = file.parent / "edits.db"
     refold("compact", file, "--to", "20k", "--store", store)
     assert not (file.parent / "session.json.refold").exists()
@@ -124,7 +124,7 @@ def test_unfold_shows_exactly_what_an_edit_hides(file, history) -> None:
     assert "Europe/Berlin" in refold("unfold", file, edit_ids(file)[0]).out
 
 
-def test_revert_takes_back_one_edit_or_all(file, history) -> None:
+def test_revert_removes_one_edit_or_all(file, history) -> None:
     refold("compact", file, "--to", "20k", "--strategy", "ClearToolResults")
     first, *rest = edit_ids(file)
     assert refold("revert", file, first[:8]).code == 0
@@ -134,7 +134,7 @@ def test_revert_takes_back_one_edit_or_all(file, history) -> None:
     assert "no edits to take back" in refold("revert", file).out
 
 
-def test_diff_shows_both_sides(file) -> None:
+def test_diff_shows_the_original_and_the_compacted_lines(file) -> None:
     refold("compact", file, "--to", "20k", "--strategy", "ClearToolResults")
     out = refold("diff", file).out
     assert "\n-" in out
@@ -169,7 +169,7 @@ def test_control_characters_are_made_visible(tmp_path) -> None:
         assert "␛[31mred" in shown
 
 
-def test_effective_shows_what_the_client_left(tmp_path) -> None:
+def test_effective_shows_the_session_after_the_clients_own_compaction(tmp_path) -> None:
     (tmp_path / "s.jsonl").write_text(claude_code_session())
     assert "第一个请求" in refold("view", tmp_path / "s.jsonl").out
     effective = refold("view", tmp_path / "s.jsonl", "--effective").out
@@ -240,7 +240,7 @@ def test_unreadable_files_of_a_directory_are_reported_and_skipped(tmp_path) -> N
     assert refold("view", tmp_path, "--json").json["skipped"] == document["skipped"]
 
 
-def test_a_directory_without_sessions_is_misuse(tmp_path) -> None:
+def test_a_directory_without_sessions_is_an_error_with_exit_code_2(tmp_path) -> None:
     assert refold("stats", tmp_path) == (2, "", f"refold: no session in {tmp_path}\n", b"")
 
 
@@ -292,7 +292,7 @@ def broken_session(tmp_path):
     return path
 
 
-def test_check_names_rule_and_position_and_exits_1(broken_session) -> None:
+def test_check_prints_rule_and_position_of_a_violation_and_exits_1(broken_session) -> None:
     done = refold("check", broken_session)
     assert done.code == 1
     assert "#1 AN-1" in done.out
@@ -310,7 +310,7 @@ def test_check_repairs_into_another_file(broken_session) -> None:
     assert refold("check", target).code == 0
 
 
-def test_check_compares_with_the_request_before(tmp_path) -> None:
+def test_check_compares_with_the_previous_request(tmp_path) -> None:
     earlier, later = tmp_path / "earlier.json", tmp_path / "later.json"
     thought = {"type": "thinking", "thinking": "hm", "signature": "x"}
     answer = {"role": "assistant", "content": [thought, {"type": "text", "text": "Three."}]}
@@ -349,7 +349,7 @@ def test_a_broken_file_among_several_does_not_hide_a_violation(broken_session) -
 # --- no command ------------------------------------------------------------------------------
 
 
-def test_version_and_help() -> None:
+def test_the_version_is_printed_and_help_lists_every_command() -> None:
     assert refold("--version").out.startswith("refold 0.")
     out = refold("--help").out
     assert "..." not in out.partition("\nCommands:")[2]  # each is described in a whole sentence
@@ -390,7 +390,7 @@ def test_version_and_help() -> None:
         ["demo", "--turns", "0"],
     ],
 )
-def test_misuse_is_one_clear_line_and_exit_code_2(arguments, file, monkeypatch) -> None:
+def test_misuse_is_reported_in_one_line_with_exit_code_2(arguments, file, monkeypatch) -> None:
     monkeypatch.chdir(file.parent)
     before = digest(file)
     done = refold(*("session.json" if word == "FILE" else word for word in arguments))
@@ -418,7 +418,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_bad_files_are_one_clear_line_and_exit_code_2(name, command, tmp_path) -> None:
+def test_invalid_files_are_reported_by_name_with_exit_code_2(name, command, tmp_path) -> None:
     (tmp_path / name).write_bytes(BAD[name])
     verb, *options = command
     done = refold(verb, tmp_path / name, *options)
@@ -493,7 +493,7 @@ def test_strange_sessions_never_crash_a_command(name, command, tmp_path) -> None
     assert digest(path) == before
 
 
-def test_a_damaged_sidecar_is_one_clear_line(file) -> None:
+def test_a_damaged_sidecar_is_reported_with_exit_code_2(file) -> None:
     (file.parent / "session.json.refold").write_bytes(b"something else")
     done = refold("view", file)
     assert done.code == 2
@@ -514,14 +514,14 @@ def test_a_damaged_sidecar_is_one_clear_line(file) -> None:
         ("0.5k", 500),
     ],
 )
-def test_numbers_of_tokens(text, number) -> None:
+def test_token_counts_may_have_separators_and_suffixes(text, number) -> None:
     assert token_count(text) == number
 
 
 @pytest.mark.parametrize(
     "text", ["ClearToolResults(keep=5)", "clear_tool_results(keep=5)", "clear-tool-results (5)"]
 )
-def test_strategies_by_name(text) -> None:
+def test_a_strategy_name_may_be_written_in_camel_snake_or_kebab_case(text) -> None:
     assert parse_strategy(text) == ClearToolResults(keep=5)
 
 
@@ -533,7 +533,7 @@ def test_a_strategy_is_read_back_from_its_repr() -> None:
     "text",
     ["ClipResults(__import__('os'))", "ClipResults(**{})", "ClipResults(1)(2)", "__class__", ""],
 )
-def test_names_of_strategies_are_not_run(text) -> None:
+def test_strategy_texts_are_never_evaluated_as_code(text) -> None:
     with pytest.raises(ValueError, match=r"cannot read the setting|no strategy"):
         parse_strategy(text)
 
@@ -542,7 +542,7 @@ def test_names_of_strategies_are_not_run(text) -> None:
     ("count", "text"),
     [(0, "0"), (950, "950"), (12_340, "12.3k"), (999_960, "1.00M"), (1_250_000, "1.25M")],
 )
-def test_sizes_as_people_say_them(count, text) -> None:
+def test_token_counts_are_abbreviated_with_k_and_m(count, text) -> None:
     assert terminal.tokens(count) == text
 
 
@@ -557,7 +557,7 @@ def test_a_bar_is_as_long_as_its_share() -> None:
 
 
 @pytest.mark.slow
-def test_colours_on_a_terminal_and_none_in_a_pipe(file, monkeypatch) -> None:
+def test_output_is_coloured_on_a_terminal_but_not_in_a_pipe(file, monkeypatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
     piped = refold("stats", file)
@@ -569,7 +569,7 @@ def test_colours_on_a_terminal_and_none_in_a_pipe(file, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_progress_bar_on_a_terminal_and_none_in_a_pipe(tmp_path) -> None:
+def test_a_progress_bar_is_shown_on_a_terminal_but_not_in_a_pipe(tmp_path) -> None:
     for n in (2, 3):
         (tmp_path / f"{n}.json").write_text(json.dumps(demo_session(n)))
     assert b"reading" in run_on_terminal(["stats", tmp_path])
@@ -578,7 +578,7 @@ def test_a_progress_bar_on_a_terminal_and_none_in_a_pipe(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_is_no_error(file) -> None:
+def test_a_closed_pipe_ends_the_command_without_an_error_message(file) -> None:
     process = subprocess.Popen(
         [*REFOLD, "view", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -602,7 +602,9 @@ def test_a_reader_that_goes_away_is_no_error(file) -> None:
         ),
     ],
 )
-def test_without_a_package_it_says_what_to_install(tmp_path, module, command, needs, extra) -> None:
+def test_a_missing_package_is_reported_with_the_extra_to_install(
+    tmp_path, module, command, needs, extra
+) -> None:
     (tmp_path / f"{module}.py").write_text(
         f"raise ModuleNotFoundError(\"No module named '{module}'\", name='{module}')"
     )

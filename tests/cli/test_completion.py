@@ -35,7 +35,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**names, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
 
 
-def test_bash_completes_what_is_typed(environment: dict[str, str], tmp_path: Path) -> None:
+def test_bash_completes_commands_files_and_session_ids(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
     mine, theirs = pty.openpty()
     bash = subprocess.Popen(
         ["bash", "--norc", "--noprofile", "-i"],
@@ -72,7 +74,7 @@ def test_bash_completes_what_is_typed(environment: dict[str, str], tmp_path: Pat
         bash.wait()
 
 
-def test_other_shells_have_a_script(capfd, monkeypatch) -> None:
+def test_fish_has_a_completion_script(capfd, monkeypatch) -> None:
     monkeypatch.setenv("_REFOLD_COMPLETE", "fish_source")
     assert commands.main([]) == 0
     assert "complete --no-files --command refold" in capfd.readouterr().out

@@ -38,7 +38,7 @@ def blocks(history, kind):
     ]
 
 
-def test_the_session_is_the_one_that_its_generator_writes(history) -> None:
+def test_the_stored_session_equals_the_generated_one(history) -> None:
     assert json.dumps(session()) == json.dumps(history)
 
 
@@ -53,7 +53,7 @@ def test_the_session_is_valid(history) -> None:
     assert refold.check(history, "anthropic") == ()
 
 
-def test_the_session_has_what_real_ones_have(history) -> None:
+def test_the_session_has_errors_signed_thinking_an_image_and_repeated_results(history) -> None:
     results, thinking = blocks(history, "tool_result"), blocks(history, "thinking")
     assert sum(bool(result.get("is_error")) for result in results) > 20
     assert all(len(block["signature"]) > 200 for block in thinking)
@@ -80,26 +80,26 @@ def test_the_session_has_what_real_ones_have(history) -> None:
     }
 
 
-def test_no_text_is_said_over_and_over(history) -> None:
+def test_no_long_text_is_repeated(history) -> None:
     long = [b["text"] for b in blocks(history, "text") if len(b["text"]) > 120]
     assert max(Counter(long).values()) == 1
 
 
-def test_the_user_lays_down_rules_in_two_languages(history) -> None:
+def test_the_user_states_constraints_in_two_languages(history) -> None:
     text = json.dumps(history, ensure_ascii=False)
     assert all(words in text for words in CONSTRAINTS)
     assert any(re.search("[一-鿿]", words) for words in CONSTRAINTS)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 30])
-def test_fewer_turns_are_the_beginning_of_the_session(history, turns) -> None:
+def test_a_session_of_fewer_turns_is_a_prefix_of_the_session(history, turns) -> None:
     beginning = demo_session(turns)
     assert beginning == history[: len(beginning)]
     assert sum(entry["role"] == "assistant" for entry in beginning) == turns
     assert beginning[-1]["role"] == "user"
 
 
-def test_the_agents_tools_agree_with_its_files() -> None:
+def test_the_agents_tools_return_results_that_match_its_files() -> None:
     world = World()
     thing = world.things[0]
     assert world.pytest([thing])[1]
@@ -121,7 +121,7 @@ def test_the_agents_tools_agree_with_its_files() -> None:
     assert "clock.now()" in world.git(f"diff {thing.plural}/")
 
 
-def test_the_generated_python_is_python() -> None:
+def test_the_generated_python_files_compile() -> None:
     for path, text in World().files.items():
         if path.endswith(".py"):
             compile(text, path, "exec")
@@ -135,14 +135,14 @@ def test_every_proof_holds(demo_replay) -> None:
     assert len(demo_replay.proofs) == 8
 
 
-def test_it_sends_much_less_and_breaks_the_cache_seldom(demo_replay) -> None:
+def test_the_demo_sends_far_fewer_tokens_and_rarely_breaks_the_cache(demo_replay) -> None:
     assert sum(request.sent for request in demo_replay.requests) < 0.7 * sum(
         request.unedited for request in demo_replay.requests
     )
     assert 1 <= sum(request.breaks_cache for request in demo_replay.requests) <= 6
 
 
-def test_it_shows_a_stub_and_a_summary(demo_replay) -> None:
+def test_the_demo_shows_a_stub_and_a_summary(demo_replay) -> None:
     assert demo_replay.stub is not None
     assert demo_replay.summary is not None
 
@@ -176,7 +176,7 @@ def test_the_proofs_fail_when_something_is_lost(demo_replay) -> None:
     ]
 
 
-def test_the_proofs_see_a_lost_request(demo_replay) -> None:
+def test_a_proof_fails_if_the_latest_request_is_lost(demo_replay) -> None:
     view = demo_replay.view.revert()
     last = max(at for at, message in enumerate(view.transcript.messages) if message.is_request)
     forgetful = view.apply(
@@ -199,13 +199,13 @@ def test_the_proofs_see_a_lost_request(demo_replay) -> None:
 # --- what it prints -------------------------------------------------------------------------------
 
 
-def test_the_bars_of_the_readme_are_those_of_the_demo(demo_replay, capsys) -> None:
+def test_the_chart_in_the_readme_is_the_output_of_the_demo(demo_replay, capsys) -> None:
     (picture,) = (code for _, code in code_blocks(ROOT / "README.md", "text"))
     terminal.print_lines(show(demo_replay))
     assert picture in capsys.readouterr().out.replace(" \n", "\n")
 
 
-def test_the_command_prints_the_report_of_as_many_turns_as_it_is_given() -> None:
+def test_the_command_prints_a_report_of_the_given_number_of_turns() -> None:
     printed = run_command("demo", "--turns", "3")
     assert printed.code == 0
     assert "Nothing was lost" in printed.out and "7 messages, 4 requests" in printed.out

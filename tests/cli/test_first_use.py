@@ -26,7 +26,7 @@ from tests.support.api_gateway import (
 from tests.support.command_line import refold, set_home
 
 
-def test_an_empty_name_is_not_this_directory(file, monkeypatch) -> None:
+def test_an_empty_file_name_does_not_mean_the_current_directory(file, monkeypatch) -> None:
     """`refold compact "$FILE"` compacted all that was below, if the shell knew no FILE."""
     monkeypatch.chdir(file.parent)
     done = refold("compact", "", "--to", "5k")
@@ -35,12 +35,14 @@ def test_an_empty_name_is_not_this_directory(file, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("command", ["stats", "export", "recall", "unfold", "revert"])
-def test_every_command_says_in_the_same_words_that_no_session_is_named(command) -> None:
+def test_all_commands_print_the_same_error_if_no_session_is_named(command) -> None:
     done = refold(command)
     assert done.code == 2 and "no session is named: give a file or an id" in done.err
 
 
-def test_a_session_that_finds_no_room_leaves_no_part_of_it(tmp_path, monkeypatch) -> None:
+def test_an_export_that_does_not_fit_on_the_disk_leaves_no_partial_file(
+    tmp_path, monkeypatch
+) -> None:
     """Its client took the part for a session of its own."""
     set_home(monkeypatch, tmp_path)
     file = write_pi_session(tmp_path)
@@ -55,7 +57,7 @@ def test_a_session_that_finds_no_room_leaves_no_part_of_it(tmp_path, monkeypatch
     assert refold("export", file).code == 0
 
 
-def test_a_mistyped_option_of_run_is_no_command(capsys) -> None:
+def test_a_mistyped_option_of_run_is_not_taken_for_a_command(capsys) -> None:
     assert run_main(["--prot", "8000", "claude"]) == 2
     error = capsys.readouterr().err
     assert "No such option" in error and "--port" in error and "not installed" not in error
@@ -64,7 +66,7 @@ def test_a_mistyped_option_of_run_is_no_command(capsys) -> None:
 # --- the next command ----------------------------------------------------------------------------
 
 
-def test_commands_that_are_proposed_find_the_edits(file) -> None:
+def test_suggested_commands_name_the_store_of_the_edits(file) -> None:
     """They named no store, so `refold diff` showed nothing and `refold revert` took nothing back."""
     store = file.parent / "my edits.db"
     option = f"--store {terminal.argument(store)}"
@@ -87,7 +89,7 @@ def test_commands_that_are_proposed_find_the_edits(file) -> None:
     assert option in refold("diff", file, "--store", store).out
 
 
-def test_a_path_is_shown_as_a_shell_takes_it(tmp_path, monkeypatch) -> None:
+def test_paths_are_quoted_for_the_shell(tmp_path, monkeypatch) -> None:
     """A shell knows no home behind a quote."""
     set_home(monkeypatch, tmp_path)
     home = Path.home()
@@ -99,7 +101,7 @@ def test_a_path_is_shown_as_a_shell_takes_it(tmp_path, monkeypatch) -> None:
 # --- the list as JSON ----------------------------------------------------------------------------
 
 
-def test_the_list_as_json_names_sessions_and_what_they_cost(tmp_path, monkeypatch) -> None:
+def test_the_json_list_has_session_ids_and_costs(tmp_path, monkeypatch) -> None:
     """It had no ids, and silently neither the order nor the projects that were asked for."""
     set_home(monkeypatch, tmp_path)
     dear, cheap = write_pi_session(tmp_path), tmp_path / ".pi/agent/sessions/--b--/x_bbbb2222.jsonl"
@@ -124,7 +126,7 @@ def test_the_list_as_json_names_sessions_and_what_they_cost(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("coding", ["utf-16", "utf-16-be"])
 @pytest.mark.parametrize("form", ["messages", "request", "lines"])
-def test_what_powershell_writes_is_read(tmp_path, coding, form) -> None:
+def test_utf16_files_written_by_powershell_are_read(tmp_path, coding, form) -> None:
     """Its `>` makes UTF-16 of everything."""
     history = [*demo_session(3), {"role": "user", "content": "请把超时改成 30 秒"}]
     value = history if form == "messages" else {"model": "m", "messages": history}
@@ -175,19 +177,19 @@ def test_commands_show_a_gateways_session_as_it_was_sent(tmp_path) -> None:
     assert refold("revert", *named).out.endswith("no edits to take back\n")
 
 
-def test_one_line_is_no_lines(tmp_path) -> None:
+def test_one_more_line_is_counted_in_the_singular(tmp_path) -> None:
     file = tmp_path / "a.json"
     file.write_text(json.dumps([{"role": "user", "content": "a\nb"}]))
     assert refold("view", file, "--lines", "1").out.endswith("… 1 more line\n")
     assert refold("view", file, "--lines", "0").out.endswith("… 2 more lines\n")
 
 
-def test_a_reserve_that_leaves_no_room_is_named(file) -> None:
+def test_a_reserve_that_leaves_no_tokens_is_reported(file) -> None:
     done = refold("unroll", file, "-o", file.parent / "out.jsonl", "--reserve", "64k")
     assert done.code == 2 and "the reserve for an answer (64,000) leaves 0" in done.err
 
 
-def test_where_no_tool_ran_no_tokens_are_of_tools(tmp_path) -> None:
+def test_a_session_without_tool_calls_has_no_tool_tokens(tmp_path) -> None:
     """What frames messages counted as results of tools."""
     file = tmp_path / "a.json"
     chat = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]

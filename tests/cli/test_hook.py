@@ -84,7 +84,7 @@ def client(tmp_path, monkeypatch) -> Client:
     return Client(folder)
 
 
-def test_what_is_cut_or_was_shown_before_is_found_again(client) -> None:
+def test_clipped_and_repeated_results_can_be_unfolded_and_recalled(client) -> None:
     first = client.run("make", LONG)
     assert len(first) <= DEFAULT_LIMIT + 200 and "edit toolu_1" in first
     assert client.run("ls", SHORT) == SHORT
@@ -101,7 +101,7 @@ def test_what_is_cut_or_was_shown_before_is_found_again(client) -> None:
     assert client.path.read_bytes() == before
 
 
-def test_what_the_hook_left_out_is_taken_back_as_any_edit(client) -> None:
+def test_edits_of_the_hook_can_be_reverted_like_any_other(client) -> None:
     client.run("make", LONG)
     client.say("assistant", [{"type": "text", "text": "It is built."}])
     assert refold("revert", client.path, "--json").json["sessions"][0]["reverted"]
@@ -109,7 +109,7 @@ def test_what_the_hook_left_out_is_taken_back_as_any_edit(client) -> None:
     assert tokens["sent"] == tokens["unedited"]
 
 
-def test_what_no_answer_follows_yet_is_taken_back_by_the_name_that_stands_in_it(client) -> None:
+def test_an_edit_of_an_unanswered_result_is_reverted_by_the_id_in_its_text(client) -> None:
     client.run("make", LONG)
     client.run("ls", SHORT)
     client.run("ls", SHORT)
@@ -120,7 +120,7 @@ def test_what_no_answer_follows_yet_is_taken_back_by_the_name_that_stands_in_it(
     assert tokens["sent"] == tokens["unedited"]
 
 
-def test_a_fork_finds_what_was_left_out_before_it(client) -> None:
+def test_a_fork_can_unfold_results_that_were_clipped_before_it(client) -> None:
     client.run("make", LONG)
     fork = client.path.with_stem("f0f0f0f0-0000-4000-8000-000000000000")
     marks = [{"forkedFrom": {"sessionId": "../up"}}, {"requestSessionId": client.path.stem}, {"forkedFrom": 7}]  # fmt: skip
@@ -135,7 +135,7 @@ def test_a_fork_finds_what_was_left_out_before_it(client) -> None:
     assert "00500 a line" in refold("unfold", "f0f0f0f0", "toolu_1").out
 
 
-def test_a_result_that_the_model_sees_no_more_is_shown_again(client) -> None:
+def test_a_repeated_result_is_shown_in_full_after_the_client_compacted(client) -> None:
     client.run("ls", SHORT)
     boundary = {"subtype": "compact_boundary", "compactMetadata": {"trigger": "auto"}}
     client.say("system", "", **boundary, logicalParentUuid=client.parent)
@@ -154,13 +154,13 @@ def test_a_result_that_the_model_sees_no_more_is_shown_again(client) -> None:
     assert [json.loads(recall("00042 a line", str(client.path)))] == asked  # of an agent
 
 
-def test_a_failure_that_comes_again_is_news(client) -> None:
+def test_a_repeated_failure_is_shown_in_full_each_time(client) -> None:
     failure = f"Error: it broke\n{SHORT}"
     assert client.run("make", failure) == failure
     assert client.run("make", failure) == failure
 
 
-def test_each_tool_has_its_shape_and_others_are_left_alone(client, tmp_path) -> None:
+def test_known_tool_outputs_are_clipped_and_all_others_are_unchanged(client, tmp_path) -> None:
     file = {"filePath": "/src/a.py", "content": LONG * 2, "numLines": 2_001, "startLine": 1}
     read = client.ask("Read", {"file_path": "/src/a.py"}, {"type": "text", "file": file})
     shown_text, mark = read["file"]["content"].split("[…")
@@ -189,7 +189,7 @@ def test_each_tool_has_its_shape_and_others_are_left_alone(client, tmp_path) -> 
         assert client.ask(tool, {"command": tool}, response, "toolu_x") is None
 
 
-def test_a_subagent_sees_what_it_sees_alone(client) -> None:
+def test_results_seen_by_the_main_agent_are_not_repeats_for_a_subagent(client) -> None:
     folder = client.path.with_suffix("") / "subagents"
     folder.mkdir(parents=True)
     client.run("ls", SHORT)
@@ -204,13 +204,13 @@ def test_a_subagent_sees_what_it_sees_alone(client) -> None:
      json.dumps({"tool_use_id": "t", "tool_name": "Bash", "tool_input": {}, "transcript_path": "/no/such/s.jsonl", "tool_response": {**BASH, "stdout": LONG}}).encode()],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["post-tool-use", "pre-compact"])
-def test_whatever_comes_the_client_goes_on(name, event, tmp_path, monkeypatch) -> None:
+def test_an_invalid_hook_event_exits_0_without_output(name, event, tmp_path, monkeypatch) -> None:
     set_home(monkeypatch, tmp_path)
     done = refold("hook", name, stdin=event)
     assert (done.code, done.out) == (0, "") and done.err.count("\n") <= 1
 
 
-def test_nothing_is_left_out_that_cannot_be_kept(client, monkeypatch) -> None:
+def test_a_result_is_not_clipped_if_it_cannot_be_saved(client, monkeypatch) -> None:
     client.path.with_name(client.path.name + SUFFIX).mkdir()
     event = {"tool_use_id": "t", "tool_name": "Bash", "tool_input": {"command": "ls"}, "transcript_path": str(client.path), "tool_response": {**BASH, "stdout": LONG}}  # fmt: skip
     done = refold("hook", "post-tool-use", stdin=json.dumps(event).encode())
@@ -221,7 +221,7 @@ def test_nothing_is_left_out_that_cannot_be_kept(client, monkeypatch) -> None:
     assert done.out == "" and "REFOLD_HOOK_LIMIT must be a number" in done.err
 
 
-def test_a_session_outlives_the_clients_own_files(client, tmp_path) -> None:
+def test_a_session_can_be_read_after_the_client_deleted_its_files(client, tmp_path) -> None:
     client.run("make", LONG)
     stale = data_directory(tmp_path) / SESSIONS / "stale.jsonl"
     stale.parent.mkdir(parents=True)
@@ -241,7 +241,7 @@ def test_a_session_outlives_the_clients_own_files(client, tmp_path) -> None:
     assert "00500 a line" in refold("unfold", "--last", "toolu_1").out
 
 
-def test_the_file_of_results_survives_a_torn_line_and_a_newer_one(tmp_path) -> None:
+def test_a_results_file_with_a_torn_or_newer_line_is_still_read(tmp_path) -> None:
     path = str(tmp_path / "s.jsonl")
     append(path, [LeftOut("a", "whole", "part"), Seen("b", "k")])
     with Path(path + SUFFIX).open("a") as file:
@@ -262,7 +262,7 @@ def test_the_file_of_results_survives_a_torn_line_and_a_newer_one(tmp_path) -> N
         ("refold.session_files", "click rich refold.codecs refold.core refold.messages"),
     ],
 )
-def test_an_agent_waits_for_next_to_nothing(module, heavy) -> None:
+def test_the_hook_and_the_session_reader_import_no_heavy_modules(module, heavy) -> None:
     """Nor does it if a result was seen before and the session's file is read."""
     code = f"import sys, {module}; print(*sys.modules)"
     done = subprocess.run(
@@ -272,7 +272,7 @@ def test_an_agent_waits_for_next_to_nothing(module, heavy) -> None:
     assert not {"asyncio", *heavy.split()} & set(done.stdout.split())
 
 
-def test_the_plugin_calls_what_there_is(tmp_path, monkeypatch) -> None:
+def test_the_claude_code_plugin_calls_only_existing_commands(tmp_path, monkeypatch) -> None:
     set_home(monkeypatch, tmp_path)
     place = ROOT / "integrations/claude-code"
     manifest = json.loads((place / ".claude-plugin/plugin.json").read_text())

@@ -56,7 +56,7 @@ def test_an_agent_searches_unfolds_and_previews(file) -> None:
     assert sorted(path.name for path in file.parent.iterdir()) == before
 
 
-def test_an_agent_is_answered_what_the_command_line_says(file) -> None:
+def test_mcp_tools_return_the_same_json_as_the_command_line(file) -> None:
     assert refold("compact", file, "--to", "8k").code == 0
     for query in ("the clock of a test", "file", "nowhere-to-be-seen"):
         asked = refold("recall", file, query, "--json").json["sessions"]

@@ -41,7 +41,7 @@ ORPHAN = [{"role": "user", "content": "go"}, {"role": "tool", "tool_call_id": "x
     "command", [["compact", "--to", "5k"], ["check", "--repair"]], ids=" ".join
 )
 @pytest.mark.parametrize("through", ["itself", "symlink", "hard link", "another spelling"])
-def test_a_session_of_a_directory_is_not_written_over(folder, command, through) -> None:
+def test_a_session_in_a_directory_is_not_overwritten(folder, command, through) -> None:
     file = folder / "a.json"
     if command[0] == "check":
         file.write_text(json.dumps(ORPHAN))
@@ -59,13 +59,13 @@ def test_a_session_of_a_directory_is_not_written_over(folder, command, through) 
     assert [path.name for path in folder.iterdir()] == ["a.json"]
 
 
-def test_an_unreadable_session_of_a_directory_is_not_written_over(folder) -> None:
+def test_an_unreadable_session_in_a_directory_is_not_overwritten(folder) -> None:
     (folder / "b.json").write_text("{ broken")
     assert refold("compact", folder, "--to", "5k", "-o", folder / "b.json").code == 2
     assert (folder / "b.json").read_text() == "{ broken"
 
 
-def test_repair_does_not_write_over_edits(file) -> None:
+def test_repair_does_not_overwrite_the_edits_file(file) -> None:
     refold("compact", file, "--to", "10k")
     edits = Path(f"{file}.refold")
     before = digest(edits)
@@ -83,14 +83,14 @@ def test_an_output_that_cannot_be_written_is_refused_before_edits_are_saved(file
     assert sorted(path.name for path in file.parent.iterdir()) == ["od", "session.json"]
 
 
-def test_what_no_client_goes_on_with_is_refused_before_edits_are_saved(file) -> None:
+def test_resume_of_an_unsupported_format_is_refused_before_edits_are_saved(file) -> None:
     done = refold("compact", file, "--to", "8k", "--resume")
     assert done.code == 2 and "only of Claude Code, Codex, pi, OpenCode" in done.err
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 @pytest.mark.parametrize("command", ["view", "diff"])
-def test_a_message_that_is_not_there_is_said_to_be_missing(file, command) -> None:
+def test_a_message_number_that_does_not_exist_is_reported(file, command) -> None:
     refold("compact", file, "--to", "8k")
     for options in ((), ("--json",), ("--html", file.parent / "x.html")):
         done = refold(command, file, "--message", "9999", *options)
@@ -98,27 +98,27 @@ def test_a_message_that_is_not_there_is_said_to_be_missing(file, command) -> Non
     assert refold(command, file, "--message", "3").code == 0
 
 
-def test_b16_of_several_sessions_a_message_need_not_be_in_all(file, tmp_path) -> None:
+def test_b16_a_message_number_need_only_exist_in_one_of_several_sessions(file, tmp_path) -> None:
     (tmp_path / "short.json").write_text(json.dumps(demo_session(2)), "utf-8")
     done = refold("view", tmp_path, "--message", "9")
     assert done.code == 0 and "there is no message #9" in done.out
     assert refold("view", tmp_path, "--message", "9999").code == 2
 
 
-def test_b16_a_pin_that_pins_nothing_is_refused_before_anything_is_written(file) -> None:
+def test_b16_a_pin_that_matches_no_message_is_refused_before_anything_is_written(file) -> None:
     done = refold("compact", file, "--to", "8k", "--pin", "harbor", "--pin", "what nobody wrote")
     assert done.code == 2 and "--pin 'what nobody wrote': no message says this" in done.err
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_b16_a_file_in_the_place_of_a_command_is_told_which_command_takes_it(file) -> None:
+def test_b16_a_file_name_instead_of_a_command_suggests_the_stats_command(file) -> None:
     done = refold(file)
     assert done.code == 2 and f"refold stats {file}" in done.err and done.err.count("\n") == 1
     assert "No such command 'nonesuch.json'" in refold("nonesuch.json").err
 
 
 @pytest.mark.parametrize("output", ["out.json", "link.json"])
-def test_an_output_stays_as_it_was_if_the_new_one_finds_no_room(file, output) -> None:
+def test_an_output_file_is_unchanged_if_the_new_one_does_not_fit_on_the_disk(file, output) -> None:
     """On a full disk half of a request stood in place of the earlier one, and no file was named."""
     (file.parent / "out.json").write_text("[]")
     (file.parent / "link.json").symlink_to("out.json")
@@ -149,7 +149,7 @@ def test_a_dry_run_writes_no_file(file) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["session.json"]
 
 
-def test_a_dry_run_makes_no_store(file) -> None:
+def test_a_dry_run_neither_creates_nor_changes_a_store(file) -> None:
     store = file.parent / "edits.db"
     assert refold("compact", file, "--to", "10k", "--dry-run", "--store", store).code == 0
     assert not store.exists()
@@ -204,7 +204,7 @@ def test_commands_that_read_do_not_write_to_the_store(file, name) -> None:
     assert (digest(store), sorted(file.parent.iterdir())) == (before, there)
 
 
-def test_a_store_below_the_directory_is_no_session(folder) -> None:
+def test_a_store_inside_the_directory_is_not_read_as_a_session(folder) -> None:
     store = folder / "e.db"
     for _ in range(2):
         done = refold("compact", folder, "--to", "10k", "--store", store, "--json")
@@ -280,7 +280,7 @@ def test_commands_report_unreadable_directories(shut_folder, monkeypatch) -> Non
     assert json.loads(listed[1])["skipped"][0]["path"].endswith("shut")
 
 
-def test_links_are_followed_no_deeper_than_a_pattern_says(tmp_path) -> None:
+def test_symlinks_are_followed_only_if_the_pattern_names_them(tmp_path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/s.json").write_text("")
     (tmp_path / "a/loop").symlink_to(tmp_path / "a")
@@ -307,12 +307,12 @@ def shell(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", ["view session.json", "stats session.json --json", "--help"])
-def test_a_closed_standard_output_is_no_crash(file, command) -> None:
+def test_a_closed_standard_output_does_not_crash_a_command(file, command) -> None:
     done = shell(f"{command} >&-", file.parent)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_closed_standard_error_is_no_crash(file) -> None:
+def test_a_closed_standard_error_does_not_crash_a_command(file) -> None:
     assert shell("view none.json 2>&-", file.parent).returncode == 2
     assert shell("compact session.json --to 10k --dry-run >&- 2>&-", file.parent).returncode == 0
 
@@ -323,7 +323,7 @@ def test_a_closed_standard_input_is_reported(file, command) -> None:
     assert (done.returncode, done.stderr) == (2, "refold: standard input is closed\n")
 
 
-def test_f27_an_interrupt_while_it_starts_is_quiet(tmp_path) -> None:
+def test_f27_an_interrupt_during_startup_prints_nothing(tmp_path) -> None:
     """The interrupt comes while the first of the slow imports waits for it."""
     waiting = "import os, time\nos.write(2, b'!')\nwhile True:\n    time.sleep(0.01)\n"
     (tmp_path / "click.py").write_text(waiting)
@@ -341,7 +341,7 @@ def test_f27_an_interrupt_while_it_starts_is_quiet(tmp_path) -> None:
         assert child.stderr.read() == b""
 
 
-def test_f27_a_child_has_the_signals_of_a_program_in_the_foreground() -> None:
+def test_f27_a_child_process_handles_sigint_even_if_its_parent_ignores_it() -> None:
     """Under `nohup` or `&` the tests that interrupt a child waited for one that ignores it."""
     code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -385,7 +385,7 @@ def test_invalid_numbers_are_refused_in_one_line(file, arguments, error) -> None
     assert [path.name for path in file.parent.iterdir()] == ["session.json"]
 
 
-def test_a_large_number_of_tokens_is_that_number(file) -> None:
+def test_a_very_large_target_is_kept_exactly(file) -> None:
     done = refold("compact", file, "--to", "999_999_999_999_999", "--json").json["sessions"][0]
     assert done["tokens"]["target"] == 999_999_999_999_999
 
@@ -418,14 +418,14 @@ def test_broken_json_of_many_lines_is_reported_with_its_position(tmp_path) -> No
         read(tmp_path / "s.json")
 
 
-def test_a_broken_first_line_of_lines_is_a_problem_of_that_line(tmp_path) -> None:
+def test_a_broken_first_line_of_a_jsonl_file_is_reported_as_line_1(tmp_path) -> None:
     lines = [json.dumps(entry) for entry in demo_session(3)]
     (tmp_path / "s.jsonl").write_text("\n".join([lines[0][:-3], *lines[1:]]))
     (problem,) = read(tmp_path / "s.jsonl").problems
     assert problem.line == 1
 
 
-def test_broken_json_of_one_line_is_reported_as_before(tmp_path) -> None:
+def test_broken_json_of_one_line_is_reported_as_neither_json_nor_jsonl(tmp_path) -> None:
     (tmp_path / "s.json").write_text("hello")
     with pytest.raises(FormatError, match=r"neither JSON nor lines of JSON \(line 1: "):
         read(tmp_path / "s.json")

@@ -50,7 +50,7 @@ def at(server) -> list[str]:
 # --- a model ---------------------------------------------------------------------------------
 
 
-def test_a_model_summarises_with_one_question(file, monkeypatch) -> None:
+def test_a_model_writes_the_summary_in_one_request(file, monkeypatch) -> None:
     monkeypatch.setenv("SUMMARY_KEY", "key-17")
     with ScriptedProvider([SUMMARY]) as server:
         done = compact(
@@ -71,7 +71,7 @@ def test_a_model_summarises_with_one_question(file, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("to", ["40k", "20k", "8k"])
-def test_one_question_is_enough_at_any_target(to, file) -> None:
+def test_one_model_request_is_enough_at_any_target(to, file) -> None:
     with ScriptedProvider([SUMMARY] * 9) as server:
         done = compact(file, *at(server), to=to)
         assert len(server.received) == done["calls"] == 1
@@ -86,7 +86,9 @@ def test_one_question_is_enough_at_any_target(to, file) -> None:
     ],
 )
 @pytest.mark.parametrize("named", [True, False])
-def test_sdks_are_chosen_by_a_prefix(prefix, path, variable, named, file, monkeypatch) -> None:
+def test_an_sdk_is_chosen_by_the_prefix_of_the_model_name(
+    prefix, path, variable, named, file, monkeypatch
+) -> None:
     pytest.importorskip(prefix[:-1])
     monkeypatch.setenv("MY_KEY" if named else variable, "key-18")
     base = "" if prefix == "anthropic:" else "/v1"
@@ -121,7 +123,7 @@ def test_litellm_is_chosen_by_its_prefix(file, monkeypatch) -> None:
     assert done.json["sessions"][0]["calls"] == 1
 
 
-def test_a_failing_model_is_reported_and_rules_summarise(file) -> None:
+def test_a_failing_model_is_reported_and_the_summary_is_made_by_rules(file) -> None:
     with ScriptedProvider(lambda _: Reply("no such model", status=404)) as server:
         done = refold(
             "compact", file, "--to", "20k", *at(server), "--strategy", "Summarize(keep=0.2)"
@@ -138,7 +140,7 @@ def test_a_failing_model_is_reported_and_rules_summarise(file) -> None:
 
 
 @pytest.mark.parametrize("to", ["20k", "8k"])
-def test_b8_rules_have_the_room_that_they_have_without_a_model_if_it_fails(to, file) -> None:
+def test_b8_a_summary_by_rules_is_as_long_if_the_model_fails_as_without_a_model(to, file) -> None:
     """A session came down to 38,104 tokens of 60,000, with less than half of the summary."""
     by_rules = compact(file, "--dry-run", to=to)
     with ScriptedProvider(lambda _: Reply("no such model", status=404)) as server:
@@ -151,27 +153,27 @@ def test_b8_rules_have_the_room_that_they_have_without_a_model_if_it_fails(to, f
     assert reason.endswith(f"missing headings: {', '.join(HEADINGS)}")
 
 
-def test_any_text_will_do_if_no_headings_are_asked_for(file) -> None:
+def test_a_summary_needs_no_headings_if_none_are_required(file) -> None:
     any_text = "SummarizeTo(summarizer=ModelSummary(headings=()))"
     with ScriptedProvider(["All is as it was agreed."]) as server:
         done = compact(file, *at(server), "--strategy", any_text)
     assert done["calls"] == 1 and "as it was agreed" in refold("view", file).out
 
 
-def test_a_failure_that_passes_is_tried_again(file) -> None:
+def test_a_transient_failure_is_retried(file) -> None:
     with ScriptedProvider([Reply("slow down", status=429, retry_after=0), SUMMARY]) as server:
         done = compact(file, *at(server))
     assert done["calls"] == 2
     assert "As it was agreed." in refold("view", file).out
 
 
-def test_no_model_is_asked_for_what_fits(file) -> None:
+def test_no_model_is_called_for_a_session_that_fits(file) -> None:
     with ScriptedProvider([]) as server:
         assert compact(file, *at(server), to="5M")["calls"] == 0
         assert server.received == []
 
 
-def test_a_question_stays_within_the_models_window(file) -> None:
+def test_a_summary_request_fits_the_models_context_window(file) -> None:
     """What goes out, by the same estimate as everything else, with room for the answer."""
     with ScriptedProvider(lambda _: SUMMARY) as server:
         compact(file, *at(server), "--model-window", "30k")
@@ -200,7 +202,7 @@ def test_a_question_stays_within_the_models_window(file) -> None:
         ["--model", "small", "--model-url", "http://x", "--model-window", "wide"],
     ],
 )
-def test_a_model_that_cannot_be_asked_is_one_clear_line(arguments, file, monkeypatch) -> None:
+def test_invalid_model_options_are_reported_in_one_line(arguments, file, monkeypatch) -> None:
     monkeypatch.delenv("NO_SUCH_VARIABLE", raising=False)
     done = refold("compact", file, "--to", "20k", *arguments)
     assert (done.code, done.out) == (2, "")
@@ -218,7 +220,7 @@ def test_a_terminal_shows_that_a_model_is_asked(file) -> None:
 
 
 @pytest.mark.slow
-def test_interrupting_a_question_leaves_nothing_behind(file) -> None:
+def test_an_interrupted_model_request_leaves_no_files(file) -> None:
     with ScriptedProvider(lambda _: Reply(SUMMARY, delay=3_600)) as server:
         with default_signals():
             process = subprocess.Popen(
@@ -262,7 +264,7 @@ def test_every_strategy_is_read_back_from_its_repr(name) -> None:
         ),
     ],
 )
-def test_strategies_within_strategies(text, strategy) -> None:
+def test_nested_strategies_are_parsed(text, strategy) -> None:
     assert parse_strategy(text) == strategy
 
 
@@ -275,7 +277,7 @@ def test_invalid_settings_of_strategies_are_reported(text) -> None:
         parse_strategy(text)
 
 
-def test_a_model_replaces_rules_in_every_summary() -> None:
+def test_a_model_replaces_the_default_summarizer_but_not_a_custom_one() -> None:
     summary = ModelSummary()
     assert with_summarizer(Summarize(keep=3), summary) == Summarize(keep=3, summarizer=summary)
     assert with_summarizer(WholeHistory(), summary) == WholeHistory(summarizer=summary)
@@ -307,7 +309,7 @@ def test_recall_finds_what_the_edits_hide(file) -> None:
     assert "freezegun" in json.dumps(entries)
 
 
-def test_f21_recall_says_that_more_matches_than_it_shows(file) -> None:
+def test_f21_recall_reports_that_there_are_more_matches_than_it_shows(file) -> None:
     refold("compact", file, "--to", "20k")
     some, all_of_them = (
         refold("recall", file, "freezegun", "--limit", n, "--json").json["sessions"][0]
@@ -328,7 +330,7 @@ def test_recall_finds_chinese(tmp_path) -> None:
     assert "翻译组" in hit["snippet"]
 
 
-def test_recall_says_when_nothing_is_found(file) -> None:
+def test_recall_exits_1_and_reports_that_nothing_was_found(file) -> None:
     assert refold("recall", file, "freezegun").code == 1
     assert "no edit hides anything" in refold("recall", file, "freezegun").out
     refold("compact", file, "--to", "20k")

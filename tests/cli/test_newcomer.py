@@ -121,17 +121,17 @@ def send(served, body):
     answer.raise_for_status()
 
 
-def test_which_session_cost_most_since_yesterday(commands):
+def test_sessions_since_a_time_can_be_sorted_by_cost(commands):
     rows = commands("--since", "48h", "--sort", "cost").out.splitlines()
     assert rows[1].startswith(SESSIONS[0])
     assert "$3.00" in rows[1]
 
 
-def test_which_project_costs_most(commands):
+def test_the_list_by_project_shows_the_most_expensive_project_first(commands):
     assert commands("--by", "project").out.splitlines()[1].endswith("/srv/api")
 
 
-def test_what_did_it_hide_in_a_request(commands, tmp_path):
+def test_diff_of_a_request_shows_what_the_gateway_hid_in_it(commands, tmp_path):
     """As the gateway sent it, whatever was hidden or taken back since."""
     store = tmp_path / "refold.db"
     with ScriptedProvider(answer_briefly) as upstream:
@@ -165,7 +165,7 @@ def test_what_did_it_hide_in_a_request(commands, tmp_path):
     assert "3 were answered" in refold("view", session.id, "--store", store, "--request", "4").err
 
 
-def test_what_was_said_beside_an_image(commands, tmp_path):
+def test_the_text_beside_an_image_is_shown_though_the_image_is_not_recorded(commands, tmp_path):
     """Its bytes are not recorded: one image hid the whole session from every command."""
     store, body = tmp_path / "refold.db", chat_request(4, "local")
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
@@ -181,7 +181,7 @@ def test_what_was_said_beside_an_image(commands, tmp_path):
     assert sent["messages"][0]["content"][1]["text"] == "[image: its bytes are not recorded]"
 
 
-def test_b13_sessions_without_messages_are_passed_over(tmp_path, monkeypatch):
+def test_b13_sessions_without_messages_are_skipped(tmp_path, monkeypatch):
     """The latest that a gateway knew had no messages: none was shown, though older ones could be."""
     set_home(monkeypatch, tmp_path)
     store = tmp_path / "refold.db"
@@ -207,7 +207,7 @@ def test_b13_sessions_without_messages_are_passed_over(tmp_path, monkeypatch):
     assert "No sessions" in refold().out and "refold.db.ledger" in refold().err
 
 
-def test_what_was_hidden_of_one_message(after_compaction):
+def test_diff_of_one_message_shows_the_edit_that_hides_it(after_compaction):
     shown = after_compaction("diff", SESSIONS[0], "--message", "11").out
     assert "summary by rules" in shown
     assert (
@@ -220,26 +220,26 @@ def test_what_was_hidden_of_one_message(after_compaction):
     assert item["edit"]
 
 
-def test_bring_back_a_file(after_compaction):
+def test_the_edit_that_hides_a_file_is_found_and_reverted(after_compaction):
     hit = after_compaction("recall", SESSIONS[0], FILE).out
     assert FILE in hit
     assert after_compaction("revert", SESSIONS[0], edit_of(hit)).code == 0
     assert "edit " not in after_compaction("view", SESSIONS[0], "--message", "11").out
 
 
-def test_stop_it_from_dropping_a_sentence(commands):
+def test_a_pinned_sentence_is_kept(commands):
     assert commands("compact", SESSIONS[0], "--to", "12k", "--pin", SENTENCE).code == 0
     assert SENTENCE in commands("view", SESSIONS[0]).out
 
 
-def test_try_with_half_the_tokens_and_see_what_would_be_lost(after_compaction):
+def test_a_preview_with_half_the_tokens_shows_what_would_be_lost(after_compaction):
     tried = after_compaction("compact", SESSIONS[0], "--to", "4500", "--preview").out
     assert "no longer appear" in tried
     assert f"refold accept {SESSIONS[0]} " in tried
     assert after_compaction("discard", SESSIONS[0]).code == 0
 
 
-def test_undo_the_last_compaction(after_compaction):
+def test_the_last_compaction_can_be_undone(after_compaction):
     first = refold("stats", SESSIONS[0], "--json").json["sessions"][0]["tokens"]
     refold("compact", SESSIONS[0], "--to", "5k")
     second = refold("stats", SESSIONS[0], "--json").json["sessions"][0]["tokens"]
@@ -248,23 +248,25 @@ def test_undo_the_last_compaction(after_compaction):
     assert refold("stats", SESSIONS[0], "--json").json["sessions"][0]["tokens"] == first
 
 
-def test_what_did_it_do_and_when(after_compaction):
+def test_history_lists_an_applied_compaction(after_compaction):
     assert "applied" in after_compaction("history", SESSIONS[0]).out
 
 
-def test_show_it_to_a_colleague(after_compaction, tmp_path):
+def test_a_session_can_be_written_as_an_html_page(after_compaction, tmp_path):
     page = tmp_path / "session.html"
     assert after_compaction("view", SESSIONS[0], "--html", page).code == 0
     assert '<details class="edit">' in page.read_text("utf-8")
 
 
-def test_where_did_the_tokens_go(commands):
+def test_stats_show_the_cost_and_the_largest_messages(commands):
     out = commands("stats", SESSIONS[0]).out
     assert "$3.00 as the client wrote down" in out
     assert "largest" in out
 
 
-def test_is_it_safe_to_switch_on(commands, tmp_path, monkeypatch):
+def test_shadow_mode_changes_nothing_and_reports_what_would_be_saved(
+    commands, tmp_path, monkeypatch
+):
     """In shadow nothing is changed, and the report says what would have been."""
     monkeypatch.chdir(tmp_path)
     rates = Rates(input=5.0, output=25.0, read=0.5, write=6.25)

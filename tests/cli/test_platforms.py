@@ -81,7 +81,7 @@ def test_a_clients_sessions_are_found_below_the_home_of_each_platform(
         assert (session.cwd, SessionEntry(session).project) == (platform.project, "shop")
 
 
-def test_opencodes_data_is_where_xdg_says_on_every_platform(tmp_path: Path) -> None:
+def test_opencode_sessions_are_found_in_the_xdg_data_directory(tmp_path: Path) -> None:
     info = {"id": "ses_1", "directory": WINDOWS.project, "title": "Mend the build."}
     for place, environment in (
         (tmp_path / ".local/share", {}),
@@ -96,7 +96,7 @@ def test_opencodes_data_is_where_xdg_says_on_every_platform(tmp_path: Path) -> N
 
 
 @PLATFORMS
-def test_a_path_is_parted_at_the_separator_of_its_platform(platform: Platform) -> None:
+def test_a_path_is_split_at_the_separator_of_its_platform(platform: Platform) -> None:
     path = platform.path("src", "a.py")
     folder, name = split_path(path)
     assert (folder + name, name) == (path, "a.py")
@@ -104,7 +104,7 @@ def test_a_path_is_parted_at_the_separator_of_its_platform(platform: Platform) -
 
 
 @PLATFORMS
-def test_home_is_shortened(platform: Platform, monkeypatch) -> None:
+def test_the_home_directory_is_shortened_to_a_tilde(platform: Platform, monkeypatch) -> None:
     monkeypatch.setenv("HOME", platform.project.removesuffix(f"{platform.separator}shop"))
     assert short_path(platform.path("a.json")) == platform.separator.join(("~", "shop", "a.json"))
 
@@ -124,7 +124,7 @@ def make_session(platform: Platform) -> list[dict[str, object]]:
 
 
 @PLATFORMS
-def test_a_summary_lists_files_under_their_root_in_the_spelling_of_the_platform(
+def test_a_summary_lists_files_under_their_root_with_the_platforms_separator(
     platform: Platform,
 ) -> None:
     """Of a session on Windows each path stood whole, quoted and with doubled backslashes."""

@@ -57,7 +57,7 @@ def payload(file, *options):
 # --- preview and accept ----------------------------------------------------------------------
 
 
-def test_a_preview_shows_everything_and_keeps_no_edit(file) -> None:
+def test_a_preview_shows_costs_summary_and_losses_and_saves_no_edit(file) -> None:
     """S2-47 S2-51: tokens and cost before and after, the summary, each edit, what would vanish."""
     before = digest(file)
     done = refold("compact", file, *RULES[1:], "--price", "3")
@@ -86,7 +86,7 @@ def test_a_preview_shows_everything_and_keeps_no_edit(file) -> None:
     assert stat.S_IMODE((file.parent / "session.json.refold-draft").stat().st_mode) == 0o600
 
 
-def test_a_preview_says_how_many_of_the_edits_that_it_counts_are_not_kept(file) -> None:
+def test_a_preview_reports_how_many_of_the_counted_edits_will_not_be_saved(file) -> None:
     """Its table had 43 edits, its list 10, and 10 were accepted."""
     shown = preview(file)
     count = sum(row["edits"] for row in shown["strategies"])
@@ -119,7 +119,7 @@ def test_accept_saves_the_bytes_of_the_preview_and_asks_no_model(file) -> None:
     }
 
 
-def test_preview_and_accept_save_what_compact_saves(file, tmp_path) -> None:
+def test_preview_and_accept_give_the_same_payload_as_compact(file, tmp_path) -> None:
     twin = tmp_path / "twin.json"
     twin.write_bytes(file.read_bytes())
     refold("compact", twin, "--to", "20k")
@@ -156,7 +156,7 @@ def test_a_draft_for_another_history_is_refused_in_one_line(file, history) -> No
     assert not (file.parent / "session.json.refold-draft").exists()
 
 
-def test_a_draft_over_other_edits_is_refused_in_one_line(file) -> None:
+def test_a_draft_is_refused_in_one_line_if_the_edits_have_changed(file) -> None:
     preview(file)
     refold("compact", file, "--to", "40k", "--strategy", "ClearToolResults")
     done = refold("accept", file)
@@ -167,7 +167,7 @@ def test_a_draft_over_other_edits_is_refused_in_one_line(file) -> None:
     )
 
 
-def test_the_command_that_makes_a_draft_can_be_typed(file, tmp_path) -> None:
+def test_the_suggested_preview_command_is_quoted_for_the_shell(file, tmp_path) -> None:
     spaced = file.rename(tmp_path / "a b.json")
     assert f"refold compact '{spaced}' --preview makes one" in refold("accept", spaced).err
 
@@ -188,7 +188,7 @@ def test_discard_drops_the_draft(file) -> None:
     assert [path.name for path in file.parent.iterdir() if "draft" in path.name] == []
 
 
-def test_a_preview_of_what_fits_leaves_no_draft(file) -> None:
+def test_a_preview_of_a_session_that_fits_leaves_no_draft(file) -> None:
     preview(file)
     shown = preview(file, to="5M")
     assert shown["preview"]["draft"] == ""
@@ -203,7 +203,7 @@ def test_a_preview_that_can_save_nothing_leaves_no_draft(tmp_path) -> None:
     assert refold("accept", file).code == 2
 
 
-def test_a_new_preview_takes_the_place_of_the_earlier_one(file) -> None:
+def test_a_new_preview_replaces_the_earlier_draft(file) -> None:
     preview(file)
     later = preview(file, "--strategy", "ClearToolResults", to="40k")
     assert {
@@ -226,7 +226,7 @@ def test_drafts_of_several_sessions_share_a_store(tmp_path) -> None:
     assert not (tmp_path / "edits.db.refold-draft").exists()
 
 
-def test_drafts_of_a_session_and_of_one_that_continues_it_do_not_get_mixed_up(tmp_path) -> None:
+def test_a_session_and_its_continuation_have_separate_drafts(tmp_path) -> None:
     """One may be a copy or a fork of the other: each has its own draft, whichever was made first."""
     store, long, short = tmp_path / "edits.refold", tmp_path / "long.json", tmp_path / "short.json"
     messages = demo_session(30)
@@ -247,7 +247,7 @@ def test_drafts_of_a_session_and_of_one_that_continues_it_do_not_get_mixed_up(tm
     ]
 
 
-def test_a_draft_goes_with_a_session_that_is_moved(file, tmp_path) -> None:
+def test_a_draft_is_found_after_its_session_file_is_moved(file, tmp_path) -> None:
     store = tmp_path / "edits.db"
     preview(file, "--store", store)
     moved = file.rename(tmp_path / "elsewhere.json")
@@ -269,7 +269,7 @@ def test_a_preview_of_standard_input_needs_a_store(file) -> None:
     "text",
     ["nonsense", '{"refold":1}', '{"refold":1,"draft":{"tip":"a"}}', '{"refold":99,"draft":{}}'],
 )
-def test_a_damaged_draft_is_one_clear_line(text, file) -> None:
+def test_a_damaged_draft_is_reported_in_one_line(text, file) -> None:
     path = file.parent / "session.json.refold-draft"
     path.write_text(text)
     done = refold("accept", file)
@@ -318,7 +318,7 @@ def test_an_unchanged_summary_is_kept_as_it_is(file, editor) -> None:
 
 
 @pytest.mark.parametrize("body", ["''", "' \\n\\n'"])
-def test_an_empty_summary_keeps_nothing(body, file, editor) -> None:
+def test_an_empty_summary_saves_no_edit_and_keeps_the_draft(body, file, editor) -> None:
     preview(file)
     editor(body)
     done = refold("accept", file, "--edit")
@@ -332,7 +332,7 @@ def test_an_empty_summary_keeps_nothing(body, file, editor) -> None:
     assert (file.parent / "session.json.refold-draft").exists()
 
 
-def test_a_text_that_is_no_summary_is_refused_and_not_lost(file, editor) -> None:
+def test_an_edited_summary_that_is_too_long_is_refused_and_kept_in_a_file(file, editor) -> None:
     preview(file)
     editor("'word ' * 80_000")
     done = refold("accept", file, "--edit")
@@ -345,7 +345,7 @@ def test_a_text_that_is_no_summary_is_refused_and_not_lost(file, editor) -> None
     assert edit_ids(file) == []
 
 
-def test_an_editor_that_fails_is_one_line(file, editor) -> None:
+def test_a_failing_editor_is_reported_in_one_line(file, editor) -> None:
     preview(file)
     editor("'x'", code=3)
     done = refold("accept", file, "--edit")
@@ -354,7 +354,7 @@ def test_an_editor_that_fails_is_one_line(file, editor) -> None:
     assert edit_ids(file) == []
 
 
-def test_without_an_editor_or_a_terminal_it_says_so(file, monkeypatch) -> None:
+def test_edit_without_an_editor_or_a_terminal_is_refused(file, monkeypatch) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.delenv("EDITOR", raising=False)
     preview(file)
@@ -429,7 +429,7 @@ def test_history_lists_every_attempt(file, monkeypatch) -> None:
         assert words in out
 
 
-def test_every_edit_of_a_compaction_has_a_row(file) -> None:
+def test_every_edit_of_a_compaction_has_a_row_in_the_ledger(file) -> None:
     """S2-53: those of local strategies too, which are kept here."""
     done = refold(
         "compact",
@@ -446,7 +446,7 @@ def test_every_edit_of_a_compaction_has_a_row(file) -> None:
     assert {row["edit"] for row in rows(file) if row["edit"]} == edits
 
 
-def test_going_back_to_before_an_edit(file, history) -> None:
+def test_revert_before_an_edit_removes_it_and_all_later_edits(file, history) -> None:
     """S2-53 (回溯): it and all that was made after it go; then all go."""
     refold("compact", file, "--to", "60k", "--strategy", "ClearToolResults", "--actor", "ada")
     first, shown = edit_ids(file), payload(file)
@@ -465,7 +465,9 @@ def test_going_back_to_before_an_edit(file, history) -> None:
     assert {row["edit"] for row in gone} == {*first, *later}
 
 
-def test_signed_thinking_goes_if_the_session_has_grown_under_the_edit(file, history) -> None:
+def test_signed_thinking_that_followed_an_edit_is_removed_when_it_is_reverted(
+    file, history
+) -> None:
     """S2-53: what was signed while an edit showed is bound to it, so it goes with the edit (AN-7)."""
     refold("compact", file, "--to", "20k")
     signed = {"type": "thinking", "thinking": "Now that I have the summary", "signature": "c2ln"}
@@ -482,7 +484,7 @@ def test_signed_thinking_goes_if_the_session_has_grown_under_the_edit(file, hist
     assert json.loads(payload(file))[0] == history[0]
 
 
-def test_b7_edits_that_must_stay_are_named_and_never_recorded_as_taken_back(file) -> None:
+def test_b7_edits_that_must_stay_are_reported_and_not_recorded_as_reverted(file) -> None:
     """A second revert told of nothing and wrote that it took back what stood there again."""
     whole = demo_session(40)
     refold("compact", file, "--to", "20k")
@@ -499,7 +501,7 @@ def test_b7_edits_that_must_stay_are_named_and_never_recorded_as_taken_back(file
     assert not {row["edit"] for row in rows(file) if row["action"] == "revert"} & set(staying)
 
 
-def test_b7_a_torn_line_of_the_ledger_is_told_of(file) -> None:
+def test_b7_a_torn_line_of_the_ledger_is_reported(file) -> None:
     refold("compact", file, "--to", "20k")
     store = file.with_name("session.json.refold")
     store.write_bytes(store.read_bytes()[:-200])
@@ -512,7 +514,7 @@ def test_b7_a_torn_line_of_the_ledger_is_told_of(file) -> None:
     assert refold("stats", file, "--store", store).err.count(torn) == 1
 
 
-def test_one_edit_is_reverted_as_the_library_does_it(file) -> None:
+def test_reverting_one_edit_gives_the_same_payload_as_the_library(file) -> None:
     """S2-53: `refold revert` and `Compactor.revert` come to the same."""
     refold("compact", file, "--to", "20k")
     twin = file.parent / "twin.refold"
@@ -537,7 +539,7 @@ def test_one_edit_is_reverted_as_the_library_does_it(file) -> None:
         ["history", "nowhere.json"],
     ],
 )
-def test_misuse_is_one_clear_line(arguments, file, monkeypatch) -> None:
+def test_misuse_is_reported_in_one_line(arguments, file, monkeypatch) -> None:
     monkeypatch.chdir(file.parent)
     done = refold(*("session.json" if word == "FILE" else word for word in arguments))
     assert done.code == 2
@@ -556,7 +558,7 @@ def test_commands_take_directories_and_print_json(command, tmp_path) -> None:
     assert len(document["sessions"]) == 2
 
 
-def test_edits_of_other_writers_stay_if_the_store_refuses_a_draft(file) -> None:
+def test_a_draft_with_an_edit_that_does_not_apply_is_refused_whole(file) -> None:
     """What cannot be applied to the session as it is now is refused whole."""
     preview(file)
     text = (file.parent / "session.json.refold-draft").read_text("utf-8")
@@ -639,7 +641,7 @@ def test_f17_figures_of_preview_accept_history_and_revert_agree(file, history, t
     assert (before in refold("history", file).out) == (began < shown["before"])
 
 
-def test_two_compactions_of_one_moment_are_taken_back_one_by_one(file) -> None:
+def test_two_compactions_with_the_same_time_are_reverted_one_by_one(file) -> None:
     """By the time alone `--newest` took both."""
     refold("compact", file, "--to", "20k")
     first = edit_ids(file)

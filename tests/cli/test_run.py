@@ -63,7 +63,7 @@ def lead(name: str, home: Path, **environment: str):
         ("mini", "ANTHROPIC_API_BASE"),
     ],
 )
-def test_an_agent_that_reads_its_environment_has_url_from_where_it_would_go(
+def test_an_agents_base_url_variable_points_to_the_gateway(
     name: str, variable: str, tmp_path: Path
 ) -> None:
     overlay, urls = lead(name, tmp_path, **{variable: OWN + "/"})
@@ -74,7 +74,7 @@ def test_an_agent_that_reads_its_environment_has_url_from_where_it_would_go(
     assert urls[address.removeprefix(f"{GATEWAY}/")].startswith("https://")
 
 
-def test_an_address_in_claudes_settings_has_url_too(tmp_path: Path) -> None:
+def test_a_base_url_in_claudes_settings_is_replaced_by_the_gateways(tmp_path: Path) -> None:
     settings = tmp_path / ".claude/settings.json"
     write(settings, json.dumps({"env": {"ANTHROPIC_BASE_URL": OWN}}))
     overlay, _ = lead("claude", tmp_path)
@@ -94,7 +94,7 @@ def test_an_address_in_claudes_settings_has_url_too(tmp_path: Path) -> None:
         (f'model_provider = "own"\n[model_providers.own]\nbase_url = "{OWN}"', "{}", "model_providers.own.base_url", OWN),
     ],
 )  # fmt: skip
-def test_codex_has_url_by_an_option_of_the_provider_that_it_uses(
+def test_codex_is_given_the_gateway_url_as_an_option_of_its_provider(
     config: str, login: str, key: str, url: str, tmp_path: Path
 ) -> None:
     write(tmp_path / ".codex/config.toml", config)
@@ -104,7 +104,7 @@ def test_codex_has_url_by_an_option_of_the_provider_that_it_uses(
     assert led == url and overlay.arguments == ("-c", f'{key}="{GATEWAY}/{name}"')
 
 
-def test_opencodes_providers_are_led_beside_what_its_user_configures(tmp_path: Path) -> None:
+def test_opencode_providers_use_the_gateway_and_keep_the_users_settings(tmp_path: Path) -> None:
     write(
         tmp_path / ".config/opencode/opencode.jsonc",
         json.dumps({"provider": {"own": {"options": {"baseURL": OWN}}}}) + " // mine",
@@ -121,7 +121,7 @@ def test_opencodes_providers_are_led_beside_what_its_user_configures(tmp_path: P
     assert "openai" not in given["provider"]
 
 
-def test_pis_providers_are_led_by_an_extension(tmp_path: Path) -> None:
+def test_an_extension_makes_pis_providers_use_the_gateway(tmp_path: Path) -> None:
     write(tmp_path / ".pi/agent/models.json", json.dumps({"providers": {"own": {"baseUrl": OWN}}}))
     overlay, urls = lead("pi", tmp_path)
     ((name, text),) = overlay.files.items()
@@ -130,7 +130,7 @@ def test_pis_providers_are_led_by_an_extension(tmp_path: Path) -> None:
     assert OWN in urls.values()
 
 
-def test_kimi_is_given_a_directory_that_stands_for_its_own(tmp_path: Path) -> None:
+def test_kimi_is_given_a_mirrored_config_directory_with_the_gateway_url(tmp_path: Path) -> None:
     place = tmp_path / ".kimi-code"
     write(place / "config.toml", f'[providers.own]\nbase_url = "{OWN}" # mine\napi_key = "k"\n')
     overlay, _ = lead("kimi", tmp_path)
@@ -143,7 +143,7 @@ def test_kimi_is_given_a_directory_that_stands_for_its_own(tmp_path: Path) -> No
         lead("kimi", tmp_path, KIMI_CODE_HOME=str(tmp_path / "none"))
 
 
-def test_vibes_providers_are_led_in_the_environment(tmp_path: Path) -> None:
+def test_an_environment_variable_makes_vibes_providers_use_the_gateway(tmp_path: Path) -> None:
     own = f'[[providers]]\nname = "own"\napi_base = "{OWN}"\napi_key_env_var = "KEY"\n'
     write(tmp_path / ".vibe/config.toml", own)
     overlay, urls = lead("vibe", tmp_path)
@@ -155,7 +155,7 @@ def test_vibes_providers_are_led_in_the_environment(tmp_path: Path) -> None:
         lead("vibe", tmp_path, VIBE_PROVIDERS="{")
 
 
-def test_clines_providers_are_in_a_file_that_the_environment_names(tmp_path: Path) -> None:
+def test_cline_is_given_a_providers_file_with_the_gateway_url(tmp_path: Path) -> None:
     providers = {
         "openai-compatible": {"settings": {"apiKey": "k", "baseUrl": OWN}},
         "anthropic": {"settings": {"apiKey": "k"}},
@@ -173,7 +173,7 @@ def test_clines_providers_are_in_a_file_that_the_environment_names(tmp_path: Pat
         lead("cline", tmp_path, CLINE_DATA_DIR=str(tmp_path / "none"))
 
 
-def test_continues_models_are_led_by_another_configuration(tmp_path: Path) -> None:
+def test_continue_is_given_a_config_file_with_the_gateway_urls(tmp_path: Path) -> None:
     config = (
         "models:\n"
         f"  - name: mine # apiBase\n    provider: openai\n    apiBase: '{OWN}' # mine\n"
@@ -195,7 +195,7 @@ def test_continues_models_are_led_by_another_configuration(tmp_path: Path) -> No
         lead("continue", tmp_path, CONTINUE_GLOBAL_DIR=str(tmp_path / "none"))
 
 
-def test_qwens_option_wins_over_its_settings(tmp_path: Path) -> None:
+def test_qwen_is_given_the_gateway_url_as_an_option(tmp_path: Path) -> None:
     write(tmp_path / ".qwen/settings.json", json.dumps({"security": {"auth": {"baseUrl": OWN}}}))
     overlay, _ = lead("qwen", tmp_path)
     assert overlay.arguments == ("--openai-base-url", LED)
@@ -204,7 +204,7 @@ def test_qwens_option_wins_over_its_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url", ["ftp://a.example", "https://", "https://u:p@a.example", "http://a/?k=1"]
 )
-def test_what_no_gateway_can_stand_before_is_refused(url: str, tmp_path: Path) -> None:
+def test_a_base_url_that_the_gateway_cannot_forward_to_is_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="base URL"):
         lead("gemini", tmp_path, GOOGLE_GEMINI_BASE_URL=url)
 
@@ -217,7 +217,7 @@ def test_what_no_gateway_can_stand_before_is_refused(url: str, tmp_path: Path) -
         ("claude", ".claude/settings.json", '{"env": '),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(
+def test_an_agents_file_that_cannot_be_parsed_is_named_in_the_error(
     name: str, file: str, text: str, tmp_path: Path
 ) -> None:
     write(tmp_path / file, text)
@@ -248,7 +248,7 @@ FILES = {
 
 @given(name=st.sampled_from(sorted(FILES)), value=VALUES, own=VALUES)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_an_agents_file_has_it_has_url_or_there_is_a_line(
+def test_any_json_in_an_agents_file_gives_the_gateway_url_or_a_value_error(
     name, value, own, tmp_path
 ) -> None:
     write(tmp_path / FILES[name], json.dumps(value))
@@ -269,7 +269,9 @@ def test_whatever_an_agents_file_has_it_has_url_or_there_is_a_line(
     ],
 )
 @pytest.mark.parametrize("name", ["codex", "kimi", "vibe"])
-def test_what_is_no_setting_in_toml_is_a_line_at_most(name: str, text: str, tmp_path: Path) -> None:
+def test_invalid_toml_settings_give_the_gateway_url_or_a_value_error(
+    name: str, text: str, tmp_path: Path
+) -> None:
     for home in (".codex", ".kimi-code", ".vibe"):
         write(tmp_path / home / "config.toml", text)
     with suppress(ValueError):
@@ -277,7 +279,7 @@ def test_what_is_no_setting_in_toml_is_a_line_at_most(name: str, text: str, tmp_
         assert GATEWAY in f"{overlay}"
 
 
-def test_a_gateway_that_runs_keeps_the_path_of_the_base_url(tmp_path: Path) -> None:
+def test_a_running_gateway_keeps_the_path_of_the_base_url(tmp_path: Path) -> None:
     start = LaunchContext(
         {"OPENAI_BASE_URL": OWN}, tmp_path, tmp_path, tmp_path, Routes(GATEWAY, is_shared=True)
     )
@@ -301,13 +303,15 @@ def test_agents_are_found_by_their_programs() -> None:
         ("win32", {"LOCALAPPDATA": "/local"}, "/local/refold"),
     ],
 )
-def test_data_is_where_the_platform_has_it(platform: str, environment, place: str) -> None:
+def test_the_data_directory_follows_the_conventions_of_the_platform(
+    platform: str, environment, place: str
+) -> None:
     home = Path("/home/mika")
     assert data_directory(home, environment, platform) == home / place
     assert user_store({"REFOLD_STORE": "edits.db"}) == "edits.db"
 
 
-def test_an_agents_start_waits_for_few_modules() -> None:
+def test_refold_run_imports_few_modules() -> None:
     """An annotation loaded the gateway's settings, and with them the compactor: 58 modules, 100 ms."""
     code = "import sys, refold.cli.run; print(*(n for n in sys.modules if n.startswith('refold')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -398,7 +402,7 @@ def work_on_what_the_gateway_recorded() -> None:
     assert refold("stats", "--last", "--project", "/nowhere").code == 2
 
 
-def test_a_place_that_cannot_be_made_is_no_reason_not_to_run(tmp_path: Path) -> None:
+def test_a_command_runs_even_if_the_data_directory_cannot_be_created(tmp_path: Path) -> None:
     write(tmp_path / ".local/share/refold", "")
     done = subprocess.run(
         [*REFOLD, "run", "sh", "-c", "exit 3"],
@@ -416,7 +420,7 @@ def test_a_place_that_cannot_be_made_is_no_reason_not_to_run(tmp_path: Path) -> 
         ("postgresql://a.example/x", "a PostgreSQL store needs psycopg"),
     ],
 )
-def test_a_store_that_cannot_be_used_is_named_once_the_command_has_ended(
+def test_an_unusable_store_is_reported_after_the_command_has_ended(
     store: str, reason: str, tmp_path: Path
 ) -> None:
     (tmp_path / "psycopg.py").write_text("raise ModuleNotFoundError('psycopg')")
@@ -488,7 +492,9 @@ else:
 """
 
 
-def test_an_agent_that_still_writes_when_it_has_ended_is_no_error(tmp_path: Path) -> None:
+def test_a_child_process_that_writes_after_its_agent_has_ended_causes_no_error(
+    tmp_path: Path,
+) -> None:
     provider = {"settings": {"provider": "own", "baseUrl": OWN}}
     write(
         tmp_path / ".cline/data/settings/providers.json",
@@ -517,7 +523,7 @@ def test_an_agent_that_still_writes_when_it_has_ended_is_no_error(tmp_path: Path
         ([], 2, "Missing argument 'CLIENT'"),
     ],
 )  # fmt: skip
-def test_misuse_is_one_line(
+def test_misuse_is_reported_in_one_line(
     words, code: int, line: str, tmp_path: Path, monkeypatch, capfd
 ) -> None:
     for name, value in environment_of(tmp_path).items():
@@ -529,7 +535,7 @@ def test_misuse_is_one_line(
     assert written.startswith(f"refold: {line}")
 
 
-def test_a_port_that_is_taken_is_no_reason_not_to_run(tmp_path: Path, monkeypatch, capfd) -> None:
+def test_another_port_is_used_if_the_given_one_is_taken(tmp_path: Path, monkeypatch, capfd) -> None:
     for name, value in environment_of(tmp_path).items():
         monkeypatch.setenv(name, value)
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -20,7 +20,7 @@ def serve_config(**settings) -> gateway.Config:
     return gateway.Config(upstreams=upstreams, **settings)
 
 
-def test_the_banner_says_what_each_client_is_told(tmp_path, monkeypatch):
+def test_the_banner_shows_the_base_url_for_each_client(tmp_path, monkeypatch):
     set_home(monkeypatch, tmp_path)
     text = "\n".join(line.plain for line in banner(serve_config(store=str(tmp_path / "x.db"))))
     for words in (
@@ -43,7 +43,7 @@ def test_the_banner_says_what_each_client_is_told(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
-def test_clients_of_every_interface_are_told_the_name_of_the_machine(host) -> None:
+def test_the_banner_shows_the_host_name_if_it_listens_on_all_interfaces(host) -> None:
     """Nobody can call 0.0.0.0 from elsewhere."""
     config = serve_config(store=":memory:", host=host, tenant="credential")
     first, *rest = (line.plain for line in banner(config))
@@ -52,7 +52,7 @@ def test_clients_of_every_interface_are_told_the_name_of_the_machine(host) -> No
     assert host not in "\n".join(rest)
 
 
-def test_session_files_are_listed_where_nobody_else_is_served(tmp_path, monkeypatch):
+def test_session_files_are_listed_by_default_only_for_a_single_local_user(tmp_path, monkeypatch):
     monkeypatch.setenv("REFOLD_ADMIN_TOKEN", "correct horse battery")
     config = tmp_path / "refold.toml"
     upstream = '[[upstream]]\nurl = "https://a.example"\n'
@@ -75,7 +75,7 @@ def test_session_files_are_listed_where_nobody_else_is_served(tmp_path, monkeypa
     assert refused.code == 2 and "files" in refused.err
 
 
-def test_the_store_is_in_the_users_folder_or_where_it_was(tmp_path, monkeypatch):
+def test_the_default_store_is_in_the_data_directory_or_an_existing_refold_db(tmp_path, monkeypatch):
     set_home(monkeypatch, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("REFOLD_STORE", raising=False)
@@ -102,7 +102,7 @@ def test_a_start_that_fails_leaves_no_files(tmp_path, loggers):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
-def test_it_starts_though_nothing_can_be_written_to_its_log():
+def test_serve_check_succeeds_even_if_its_log_cannot_be_written():
     """The line that says where it listens ended the start: status 1, and not a word."""
     command = [sys.executable, "-m", "refold", "serve", "--upstream", "openai", "--check"]
     with Path("/dev/full").open("w") as full:

@@ -60,7 +60,7 @@ def home(tmp_path, monkeypatch):
 # --- the list --------------------------------------------------------------------------------
 
 
-def test_an_id_cannot_write_to_the_terminal_nor_add_to_a_command(home) -> None:
+def test_a_session_id_cannot_inject_escape_codes_or_shell_commands(home) -> None:
     """A file's name and its id were printed as they were in the commands to type next."""
     path = claude_code_file(home, "\x1b[1m`id`", "Fix it", "api")
     shown = refold().out
@@ -70,7 +70,7 @@ def test_an_id_cannot_write_to_the_terminal_nor_add_to_a_command(home) -> None:
     assert argument_of(edited) == "'␛[1m`id`'"
 
 
-def test_json_on_a_terminal_has_nothing_that_it_obeys(home) -> None:
+def test_json_output_has_no_raw_control_characters(home) -> None:
     """The one-byte beginning of a sequence, and what turns letters around, were printed as they were."""
     path = claude_code_file(home, IDS[0], "\x9b31m \u202egnp \x7f", "api")
     shown = refold("stats", path, "--json")
@@ -80,7 +80,7 @@ def test_json_on_a_terminal_has_nothing_that_it_obeys(home) -> None:
     ]
 
 
-def test_refold_shows_the_newest_with_what_they_cost(home) -> None:
+def test_refold_lists_the_newest_sessions_with_their_cost(home) -> None:
     out = refold().out
     lines = [line for line in out.splitlines() if line.startswith("abcd")]
     assert [line.split()[0] for line in lines] == [id[:8] for id in IDS[:LISTED_COUNT]]
@@ -130,7 +130,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(home) -> None:
     assert len({cell_len(row[: row.index("4.6k")]) for row in rows if "4.6k" in row}) == 1
 
 
-def test_refold_says_so_when_there_are_none(tmp_path, monkeypatch) -> None:
+def test_refold_reports_that_there_are_no_sessions(tmp_path, monkeypatch) -> None:
     set_home(monkeypatch, tmp_path)
     done = refold()
     assert done.code == 0
@@ -138,7 +138,7 @@ def test_refold_says_so_when_there_are_none(tmp_path, monkeypatch) -> None:
     assert refold("--json").json == {"found": [], "skipped": []}
 
 
-def test_a_session_is_named_by_the_beginning_of_its_id(home) -> None:
+def test_a_session_is_selected_by_a_prefix_of_its_id(home) -> None:
     assert IDS[3] in refold("stats", IDS[3][:8], "--json").out
     assert IDS[3] in refold("stats", IDS[3], "--json").out
     several = refold("stats", "abcd")
@@ -155,7 +155,7 @@ WRITE = ("compact", "accept", "discard", "revert")
 
 
 @pytest.mark.parametrize("command", [*READ, *WRITE])
-def test_every_command_is_told_in_the_same_ways_which_session(home, command: str) -> None:
+def test_every_command_selects_sessions_in_the_same_ways(home, command: str) -> None:
     options = {"recall": ["word"], "unfold": ["abcd"], "compact": ["--to", "1k"]}.get(command, [])
     errors = {
         ("--last", "--project", "/nowhere"): "no session of /nowhere is on this machine",
@@ -176,7 +176,7 @@ def test_every_command_is_told_in_the_same_ways_which_session(home, command: str
         assert "machine" not in done.err
 
 
-def test_a_project_is_its_directory_and_what_is_below(home, tmp_path, monkeypatch) -> None:
+def test_project_selects_a_directory_and_all_below_it(home, tmp_path, monkeypatch) -> None:
     listed = refold("stats", "--project", "/srv/api", "--json").json["sessions"]
     assert {session["cwd"] for session in listed} == {"/srv/api"} and len(listed) == 7
     assert len(refold("stats", "--project", "/srv", "--json").json["sessions"]) == 23
@@ -191,7 +191,7 @@ def test_a_project_is_its_directory_and_what_is_below(home, tmp_path, monkeypatc
     ]
 
 
-def test_ids_are_the_last_part_of_a_files_name(tmp_path, monkeypatch) -> None:
+def test_a_session_id_is_the_last_part_of_its_file_name(tmp_path, monkeypatch) -> None:
     names = {
         ".codex/sessions/2026/05/11/rollout-2026-05-11T13-28-45-019e1695-0522-7c83-8b39-0dd379793f80.jsonl": "019e1695",
         ".gemini/tmp/abc/chats/session-2025-12-01T21-45-5b959dae.json": "5b959dae",
@@ -207,7 +207,9 @@ def test_ids_are_the_last_part_of_a_files_name(tmp_path, monkeypatch) -> None:
         assert name in find_on_machine(name, str(tmp_path / "none.db")).path.name
 
 
-def test_a_file_of_a_newer_client_is_listed_and_named_in_a_line(tmp_path, monkeypatch) -> None:
+def test_a_file_of_a_newer_client_version_is_listed_and_reported_in_one_line(
+    tmp_path, monkeypatch
+) -> None:
     place = tmp_path / ".codex/sessions"
     place.mkdir(parents=True)
     first = {"type": "session_meta", "payload": {"id": "s", "cwd": "/srv"}}
@@ -229,7 +231,7 @@ def test_a_file_of_a_newer_client_is_listed_and_named_in_a_line(tmp_path, monkey
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_bill_is_the_clients_own_figure_or_by_list_prices(home, tmp_path) -> None:
+def test_a_bill_is_the_clients_own_cost_or_calculated_by_list_prices(home, tmp_path) -> None:
     path = claude_code_file(tmp_path, IDS[0], "Hello.", "api", 1_000)
     bill = read_bill(read(path))
     assert (bill.calls, bill.tokens.input, bill.context) == (1, 4_500, 5_500)
@@ -249,7 +251,7 @@ def test_a_bill_is_the_clients_own_figure_or_by_list_prices(home, tmp_path) -> N
     assert read_bill(read(own)).dollars is None  # that is none
 
 
-def test_stats_set_the_providers_figures_beside_ours(home) -> None:
+def test_stats_show_the_providers_token_counts_and_the_billed_cost(home) -> None:
     out = refold("stats", IDS[0][:8]).out
     for words in ("claude-sonnet-4-5", "2026-11-01", "the provider's count", "billed: 1 call",
                   "by list prices", "not in the file", "people"):  # fmt: skip
@@ -260,7 +262,7 @@ def test_stats_set_the_providers_figures_beside_ours(home) -> None:
     assert session["billed"]["cost"] > 0
 
 
-def test_an_unknown_file_is_one_line_and_why_says_the_rest(tmp_path) -> None:
+def test_an_unknown_file_is_reported_in_one_line_and_why_adds_the_details(tmp_path) -> None:
     notes = tmp_path / "notes.json"
     notes.write_text('{"hello": "world"}')
     done = refold("stats", notes)
@@ -276,7 +278,7 @@ def test_an_unknown_file_is_one_line_and_why_says_the_rest(tmp_path) -> None:
 # --- recall ----------------------------------------------------------------------------------
 
 
-def test_recall_has_exact_words_first_and_leaves_out_what_says_little(file) -> None:
+def test_recall_lists_exact_matches_first_and_omits_low_scores(file) -> None:
     refold("compact", file, "--to", "9k")
     exact = "Aware against naive"
     hits = refold("recall", file, exact, "--limit", "99", "--json").json["sessions"][0]["hits"]
@@ -346,7 +348,7 @@ def test_pick_needs_a_terminal(home) -> None:
 RULE = "Never touch anything under migrations/"
 
 
-def test_without_a_target_a_session_may_have_half_of_its_models_window(file, history) -> None:
+def test_the_default_target_is_half_of_the_models_context_window(file, history) -> None:
     assert refold("compact", file).err == (
         f"refold: {file}: its file names no model: say how large it may be, as in --to 60k\n"
     )
@@ -359,7 +361,7 @@ def test_without_a_target_a_session_may_have_half_of_its_models_window(file, his
     )
 
 
-def test_what_is_pinned_stays_in_sight_through_later_compactions(file) -> None:
+def test_pinned_text_is_kept_in_later_compactions(file) -> None:
     plain = refold("compact", file, "--to", "9k", "--dry-run", "-o", "-").out
     answers = [
         m["content"] for m in json.loads(file.read_text("utf-8")) if m["role"] == "assistant"
@@ -374,7 +376,7 @@ def test_what_is_pinned_stays_in_sight_through_later_compactions(file) -> None:
     assert len(edit_ids(file)) > 0
 
 
-def test_detail_says_how_long_a_summary_is(file) -> None:
+def test_detail_sets_the_length_of_a_summary(file) -> None:
     sizes = []
     for detail in ("brief", "normal", "full"):
         arguments = ("--to", "9k", "--strategy", "Summarize(keep=4, max_tokens=1500)", "--dry-run")
@@ -386,7 +388,7 @@ def test_detail_says_how_long_a_summary_is(file) -> None:
 # --- pages -----------------------------------------------------------------------------------
 
 
-def test_a_page_stands_alone(file) -> None:
+def test_an_html_page_loads_no_external_files(file) -> None:
     refold("compact", file, "--to", "9k")
     target = file.parent / "view.html"
     assert refold("view", file, "--html", target).code == 0
@@ -404,7 +406,7 @@ def test_a_page_stands_alone(file) -> None:
     assert refold("view", file, "--html", "/no/where.html").err.startswith("refold: --html ")
 
 
-def test_a_page_of_one_message_holds_no_more_than_what_stands_for_it(file) -> None:
+def test_a_page_of_one_message_shows_only_that_message_or_its_edit(file) -> None:
     refold("compact", file, "--to", "9k")
     shown = refold("view", file, "--json").json["sessions"][0]["items"]
     at = next(item["edit"]["start"] for item in shown if item["edit"])
@@ -416,13 +418,13 @@ def test_a_page_of_one_message_holds_no_more_than_what_stands_for_it(file) -> No
     assert refold("view", file, "--html", "-", "--message", 10**6).code == 2
 
 
-def test_original_is_what_was_said(file, history) -> None:
+def test_original_shows_the_history_without_edits(file, history) -> None:
     refold("compact", file, "--to", "9k")
     assert json.loads(refold("view", file, "--original", "--payload").out) == history
     assert refold("view", file, "--original", "--effective").code == 2
 
 
-def test_a_request_of_a_file_has_what_was_hidden_by_then(tmp_path) -> None:
+def test_a_past_request_of_a_file_is_shown_with_the_edits_made_by_then(tmp_path) -> None:
     """By its client, at the place of its record; by Refold, by the time that its ledger says."""
     path = write_pi_session(tmp_path)
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
@@ -452,7 +454,7 @@ def test_a_request_of_a_file_has_what_was_hidden_by_then(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("options", [["view"], ["compact", "--to", "20k", "--preview"]])
-def test_a_terminal_is_paged_and_a_pipe_is_not(file, tmp_path, options) -> None:
+def test_output_is_paged_on_a_terminal_but_not_in_a_pipe(file, tmp_path, options) -> None:
     script = tmp_path / "pager"
     script.write_text(f"#!/bin/sh\ncat > {tmp_path}/paged\n")
     script.chmod(0o700)
@@ -466,5 +468,5 @@ def test_a_terminal_is_paged_and_a_pipe_is_not(file, tmp_path, options) -> None:
 @pytest.mark.parametrize(
     ("text", "width"), [("修复登录页面", 7), ("abc def", 5), ("", 3), ("订单", 4)]
 )
-def test_short_counts_cells(text, width) -> None:
+def test_text_is_shortened_to_a_width_in_terminal_cells(text, width) -> None:
     assert cell_len(terminal.shorten(text, width)) <= width

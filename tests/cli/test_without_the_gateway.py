@@ -21,13 +21,13 @@ def test_modules_are_imported_without_the_packages_of_the_gateway(module: str) -
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_gateway_says_which_extra_it_needs() -> None:
+def test_importing_the_gateway_without_its_extra_names_the_extra() -> None:
     code = WITHOUT.format(packages=NEEDED, then="from refold.gateway import Config")
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 1 and "extra 'gateway'" in ran.stderr
 
 
-def test_what_a_command_makes_is_collected(monkeypatch) -> None:
+def test_garbage_collection_is_enabled_after_a_command_has_run(monkeypatch) -> None:
     """Only while a command is loaded nobody looks for garbage."""
     monkeypatch.setattr(sys, "argv", ["refold", "--version"])
     try:

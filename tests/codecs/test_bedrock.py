@@ -104,7 +104,7 @@ def test_every_kind_of_block_is_read() -> None:
     assert second == ToolResult("b0", (Text('{"code":0}'),), error=True)
 
 
-def test_blocks_that_only_this_api_has() -> None:
+def test_blocks_that_only_converse_has_are_read() -> None:
     server = {"toolUse": {"toolUseId": "s", "name": "n", "input": {}, "type": "server_tool_use"}}
     grounding = {"toolResult": {"toolUseId": "s", "content": [], "type": "grounding_result"}}
     cited = {"citationsContent": {"content": [text("as "), text("it says")], "citations": [{}]}}
@@ -119,7 +119,7 @@ def test_blocks_that_only_this_api_has() -> None:
     assert (second.calls, second.results, second.text) == (("s",), ("s",), "as it says")
 
 
-def test_bytes_and_base64_text_are_one_history() -> None:
+def test_bytes_and_base64_text_have_the_same_tips() -> None:
     """boto3 takes bytes, the wire has base64 text."""
 
     def as_wire(value: Any) -> Any:
@@ -136,7 +136,7 @@ def tips(messages: Sequence[Any]) -> list[str]:
     return list(Transcript.of(open_payload(messages).decode()).tips)
 
 
-def test_cache_points_that_move_change_no_tip_and_stay_where_they_are() -> None:
+def test_cache_points_change_no_tip_and_are_kept_in_place_by_edits() -> None:
     marked = request(3)["messages"]
     bare = [{**m, "content": [b for b in m["content"] if b != MARK]} for m in marked]
     assert tips(marked) == tips(bare)
@@ -152,7 +152,7 @@ def test_cache_points_that_move_change_no_tip_and_stay_where_they_are() -> None:
 @pytest.mark.parametrize(
     "strategy", [ClearToolResults(keep=3), Summarize(keep=6)], ids=lambda s: type(s).__name__
 )
-def test_what_is_sent_after_a_compaction_is_valid_for_boto3_and_the_rules(strategy: Any) -> None:
+def test_a_compacted_request_is_valid_for_boto3_and_the_rules(strategy: Any) -> None:
     body = request(30)
     before = deepcopy(body)
     assert_boto3_takes(body)
@@ -185,7 +185,7 @@ def rules_broken(*messages: dict[str, Any], **body: Any) -> list[tuple[str, int]
     return [(v.rule, v.at) for v in check(payload, "bedrock")]
 
 
-def test_what_converse_refuses() -> None:
+def test_requests_that_converse_refuses_are_reported() -> None:
     assert rules_broken(user(text("1")), model(use("a")), user(text("2"))) == [("BR-1", 1)]
     assert rules_broken(user(text("1")), model(text("2")), user(tool_result("a"))) == [("BR-2", 2)]
     assert rules_broken(model(text("1"))) == [("BR-4", 0)]
@@ -236,11 +236,11 @@ def test_a_broken_request_is_repaired() -> None:
         (None, "unsure"),
     ],
 )
-def test_thinking_is_bound_as_the_model_behind_it_binds_it(name: Any, thinking: str) -> None:
+def test_the_binding_of_thinking_depends_on_the_model_id(name: Any, thinking: str) -> None:
     assert bedrock.rules({"modelId": name}).thinking == thinking
 
 
-def test_signed_thinking_behind_another_prefix_is_reported() -> None:
+def test_signed_thinking_after_a_changed_prefix_is_reported() -> None:
     before = request(3)
     after = deepcopy(before)
     after["messages"][0]["content"][0]["text"] = "Something else."
@@ -252,7 +252,7 @@ def test_signed_thinking_behind_another_prefix_is_reported() -> None:
 # --- recall -----------------------------------------------------------------------------------
 
 
-def test_the_model_can_recall_what_is_hidden() -> None:
+def test_recall_tools_calls_and_answers_are_valid_for_boto3() -> None:
     tools = recall_tools("bedrock")
     body = {**request(1), "toolConfig": {"tools": tools}}
     assert_boto3_takes(body)

@@ -57,7 +57,7 @@ def _compact(format: str, model: str, *strategies: Any) -> tuple[Any, list[str]]
 
 @pytest.mark.parametrize("strategy", [Summarize(keep=6), ClearToolResults(keep=2)])
 @pytest.mark.parametrize("format", OWN)
-def test_what_claude_thought_over_other_words_is_not_sent(format: str, strategy: Any) -> None:
+def test_claudes_thinking_after_an_edited_prefix_is_not_sent(format: str, strategy: Any) -> None:
     """Its API refused every request after the first compaction: the block is bound to a different
     conversation."""
     for model in ("claude-opus-5-5", "anthropic/claude-opus-5-5"):
@@ -66,13 +66,13 @@ def test_what_claude_thought_over_other_words_is_not_sent(format: str, strategy:
 
 
 @pytest.mark.parametrize("format", OWN)
-def test_thinking_stays_for_a_model_that_wants_it_back(format: str) -> None:
+def test_thinking_is_kept_for_a_model_that_requires_it(format: str) -> None:
     for model in (OWN[format], "claude-sonnet-4-5"):
         _, signatures = _compact(format, model, ClearToolResults(keep=2))
         assert signatures == [f"sig{n}" for n in range(STEPS)]
 
 
-def test_thinking_beside_an_empty_text_goes_too() -> None:
+def test_thinking_beside_an_empty_text_is_removed_too() -> None:
     """As Haystack writes a call without words: the message kept its thinking, which was refused."""
     messages: list[Any] = [{"role": "user", "content": "Find the bug."}]
     for n in range(STEPS):
@@ -89,7 +89,7 @@ def test_thinking_beside_an_empty_text_goes_too() -> None:
     assert check(view.payload, "openai_chat", before=body) == ()
 
 
-def test_a_request_that_keeps_such_thinking_is_reported() -> None:
+def test_a_request_with_thinking_after_an_edited_prefix_is_reported() -> None:
     for format in OWN:
         before = _body(format, "claude-opus-5-5")
         field = "contents" if format == "gemini" else "input"
@@ -99,7 +99,7 @@ def test_a_request_that_keeps_such_thinking_is_reported() -> None:
         assert {violation.rule for violation in violations} == {"AN-7"}
 
 
-def test_redacted_thinking_in_geminis_form_is_thinking() -> None:
+def test_redacted_thinking_in_geminis_format_is_read_as_thinking() -> None:
     part = {"thought": True, "thought_signature": "sealed"}
     message = gemini.decode({"role": "model", "parts": [part, {"text": "Done."}]}, ())
     assert message.parts[0] == Thinking("", "sealed")

@@ -177,7 +177,7 @@ def test_formats_are_recognised_by_shape(payload: object, format: str):
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_details", "thinking_blocks"])
-def test_a_request_that_began_like_anthropics_is_a_chat_once_the_model_reasons(field: str) -> None:
+def test_a_request_read_as_anthropic_is_a_chat_once_it_has_a_reasoning_field(field: str) -> None:
     body = {"model": "claude-opus-5-5", "thinking": {"type": "adaptive"}, "messages": PLAIN[:1]}
     first = open_payload(body)
     assert first.codec is anthropic
@@ -185,7 +185,7 @@ def test_a_request_that_began_like_anthropics_is_a_chat_once_the_model_reasons(f
     assert not still_fits(first.codec, open_payload({**body, "messages": messages}), 1)
 
 
-def test_a_format_can_be_named():
+def test_the_format_of_a_payload_can_be_given_by_name():
     assert open_payload(PLAIN, "anthropic").codec.NAME == "anthropic"
     with pytest.raises(
         FormatError, match="no format is called 'claude'; there are openai_chat, anthropic"
@@ -198,7 +198,7 @@ def test_a_format_can_be_named():
         open_payload({"messages": PLAIN}, "gemini")
 
 
-def test_a_format_that_is_named_for_entries_of_another_is_an_error() -> None:
+def test_the_wrong_format_name_for_the_entries_is_an_error() -> None:
     """Once 200,000 tokens were 2,000: nothing of the entries was read."""
     with pytest.raises(
         FormatError, match="no entries of gemini: entry 0 has the fields 'role', 'content'"
@@ -211,7 +211,7 @@ def test_a_format_that_is_named_for_entries_of_another_is_an_error() -> None:
 @pytest.mark.parametrize(
     "kind", ["server_tool_use", "web_search_tool_result", "mcp_tool_use", "compaction"]
 )
-def test_blocks_that_only_one_api_has_tell_it(kind: str) -> None:
+def test_blocks_that_only_anthropic_has_identify_its_format(kind: str) -> None:
     messages = [
         {"role": "user", "content": "b"},
         {"role": "assistant", "content": [{"type": kind, "id": "s1"}]},
@@ -222,12 +222,12 @@ def test_blocks_that_only_one_api_has_tell_it(kind: str) -> None:
 @pytest.mark.parametrize(
     "payload", [[3], [None], [[]], {"input": [1, 2]}, {"messages": "hi"}, {"contents": [7]}, [True]]
 )
-def test_unknown_entries_are_named(payload: object):
+def test_entries_of_the_wrong_type_are_named_in_the_error(payload: object):
     with pytest.raises(FormatError, match=r"were tried.*(entry 0 is|strings)"):
         open_payload(payload)
 
 
-def test_a_late_entry_of_the_wrong_type_is_named_by_its_place():
+def test_a_late_entry_of_the_wrong_type_is_reported_by_its_index():
     envelope = open_payload(
         [{"role": "system", "content": "s"}, *PLAIN, {"role": "tool", "tool_call_id": "c"}, 7],
         "openai_chat",
@@ -236,7 +236,7 @@ def test_a_late_entry_of_the_wrong_type_is_named_by_its_place():
         envelope.decode()
 
 
-def test_the_head_holds_system_prompts_at_any_place():
+def test_system_prompts_are_read_from_the_body_or_the_leading_entries():
     chat = open_payload(
         [{"role": "system", "content": "a"}, {"role": "developer", "content": "b"}, *PLAIN]
     )
@@ -272,7 +272,7 @@ def test_tools_are_canonical():
     assert tools({"tools": "none", "messages": []}) == ()
 
 
-def test_decoding_goes_on_from_what_was_decoded():
+def test_decoding_continues_after_the_messages_decoded_before():
     call = {"role": "model", "parts": [{"functionCall": {"name": "f"}}]}
     answer = {
         "role": "user",
@@ -323,7 +323,7 @@ def test_thinking_is_bound_unless_the_model_is_known_to_be_older(model: object, 
         (None, "unsure"),
     ],
 )
-def test_reasoning_in_chats_stays_where_models_want_it_back(model: object, thinking: str):
+def test_the_rules_for_reasoning_in_chats_depend_on_the_model(model: object, thinking: str):
     assert openai_chat.rules({"model": model}).thinking == thinking
 
 
@@ -338,7 +338,7 @@ def test_reasoning_in_chats_stays_where_models_want_it_back(model: object, think
         ("gpt-5.1", False),
     ],
 )
-def test_no_two_messages_of_the_user_stand_in_a_row_where_templates_refuse_that(model, alternate):
+def test_roles_alternate_after_a_summary_if_the_models_template_requires_it(model, alternate):
     """In a chat that alternates, a summary joins the request behind it."""
     turns = [
         entry
@@ -356,7 +356,7 @@ def test_no_two_messages_of_the_user_stand_in_a_row_where_templates_refuse_that(
     assert view.revert().payload == body
 
 
-def test_each_format_has_its_rules_of_roles_and_thinking():
+def test_each_format_has_its_own_rules_for_roles_and_thinking():
     assert openai_responses.rules({}).thinking == gemini.rules({}).thinking == "fixed"
     assert [codec.rules({}).alternate for codec in CODECS] == [False, True, False, True, True]
     assert all(codec.rules({}).rules for codec in CODECS)
@@ -371,7 +371,7 @@ def read(codec: object, item: object, prior: list | None = None) -> Message:
     return codec.decode(item, prior or [])
 
 
-def test_anthropic_blocks():
+def test_anthropic_blocks_are_read_as_text_thinking_calls_and_results():
     message = read(
         anthropic,
         {
@@ -394,7 +394,7 @@ def test_anthropic_blocks():
     assert message.results == ("s1", "m1")
 
 
-def test_anthropic_results_and_media():
+def test_anthropic_results_and_media_are_read():
     source = {"type": "base64", "media_type": "image/png", "data": PNG}
     content = [
         {"type": "text", "text": "t"},
@@ -420,7 +420,7 @@ def test_anthropic_results_and_media():
     )
 
 
-def test_chat_fields():
+def test_the_fields_of_a_chat_message_are_read():
     message = read(
         openai_chat,
         {
@@ -451,7 +451,7 @@ def test_chat_fields():
     assert message.parts[-2:] == (ToolCall("c1", "f", "{}"), ToolCall("c2", "g", '{ "raw" }'))
 
 
-def test_chat_calls_without_ids_pair_by_name():
+def test_chat_calls_without_ids_are_paired_with_results_by_name():
     call = {
         "role": "assistant",
         "content": None,
@@ -465,14 +465,14 @@ def test_chat_calls_without_ids_pair_by_name():
 
 
 @pytest.mark.parametrize("content", [None, "", []])
-def test_nothing_beside_calls_is_no_part(content: object):
+def test_empty_content_beside_tool_calls_gives_no_part(content: object):
     for field in ({"content": content}, {}):
         assert read(openai_chat, {"role": "assistant", "tool_calls": [CALL], **field}).parts == (
             ToolCall("c1", "f", "{}"),
         )
 
 
-def test_chat_media():
+def test_chat_media_are_read():
     parts = read(
         openai_chat,
         {
@@ -505,12 +505,12 @@ def test_chat_media():
         ({"type": "item_reference", "id": "x"}, Message("assistant", (Opaque("item_reference", '{"id":"x","type":"item_reference"}'),))),
     ],
 )  # fmt: skip
-def test_responses_items(item: object, message: Message):
+def test_responses_items_are_read(item: object, message: Message):
     assert read(openai_responses, item) == message
 
 
 @pytest.mark.parametrize("kind", ["computer", "shell", "apply_patch", "tool_search", "new_tool"])
-def test_unknown_tools_of_responses_pair_by_call_id(kind: str):
+def test_calls_of_unknown_responses_tools_are_paired_by_call_id(kind: str):
     asking = read(openai_responses, {"type": f"{kind}_call", "call_id": "c", "id": "i"})
     answering = read(
         openai_responses, {"type": f"{kind}_call_output", "call_id": "c", "output": {}}
@@ -524,7 +524,7 @@ def test_unknown_tools_of_responses_pair_by_call_id(kind: str):
     assert read(openai_responses, {"type": "web_search_call", "id": "ws_1"}).calls == ()
 
 
-def test_approvals_pair_by_the_request():
+def test_approvals_are_paired_with_their_requests():
     request = read(
         openai_responses,
         {"type": "mcp_approval_request", "id": "a", "name": "f", "arguments": "{}"},
@@ -551,7 +551,7 @@ def test_approvals_pair_by_the_request():
         ("text", (Text('"text"'),), False),
     ],
 )
-def test_gemini_responses(response: object, content: tuple, error: bool):
+def test_gemini_function_responses_are_read(response: object, content: tuple, error: bool):
     message = read(
         gemini,
         {"role": "function", "parts": [{"functionResponse": {"name": "f", "response": response}}]},
@@ -559,7 +559,7 @@ def test_gemini_responses(response: object, content: tuple, error: bool):
     assert message == Message("user", (ToolResult("?0.0", content, error, "f"),))
 
 
-def test_gemini_answers_pair_by_name_then_by_order():
+def test_gemini_results_are_paired_with_calls_by_name_then_by_order():
     calls = {"role": "model", "parts": [{"functionCall": {"name": name}} for name in "fgfh"]}
     answers = {"role": "user", "parts": [{"function_response": {"name": name}} for name in "gfxff"]}
     assert open_payload([calls, answers]).decode()[1].results == (
@@ -574,7 +574,7 @@ def test_gemini_answers_pair_by_name_then_by_order():
     assert [m.results for m in messages[1:]] == [("0.1",), ("0.0",), ("0.2",), ("0.3",), ("?5.0",)]
 
 
-def test_gemini_parts():
+def test_gemini_parts_are_read():
     parts = read(
         gemini,
         {
@@ -607,7 +607,7 @@ def test_objects_of_the_vendors_sdks_are_read():
     )
 
 
-def test_objects_of_the_vendors_sdks_tell_their_format():
+def test_the_format_of_vendor_sdk_objects_is_recognised():
     def sdk_object(**fields):
         return SimpleNamespace(model_dump=lambda **_: fields)
 
@@ -624,7 +624,7 @@ def test_objects_of_the_vendors_sdks_tell_their_format():
 # --- writing ----------------------------------------------------------------------------------
 
 
-def test_marks_and_unknown_fields_stay():
+def test_cache_marks_and_unknown_fields_are_kept_by_an_edit():
     mark = {"type": "ephemeral"}
     long = {"type": "text", "text": "long", "cache_control": mark}
     result = {
@@ -650,7 +650,7 @@ def test_marks_and_unknown_fields_stay():
     assert item["content"][0]["content"][0]["text"] == "long"
 
 
-def test_removed_thinking_disappears():
+def test_removed_thinking_is_not_written():
     item = {
         "role": "assistant",
         "content": [
@@ -679,7 +679,7 @@ def test_removed_thinking_disappears():
     ]
 
 
-def test_arguments_are_written_as_the_format_wants():
+def test_edited_arguments_are_written_in_the_type_of_each_format():
     stub = '{"cleared":true}'
     new = Message("assistant", (ToolCall("c1", "f", stub),))
     chat = openai_chat.patch(
@@ -720,7 +720,7 @@ def test_arguments_are_written_as_the_format_wants():
     assert gemini.patch(snake, new)["parts"] == [{"function_call": call, "thought_signature": "s"}]
 
 
-def test_gemini_keeps_the_fields_of_a_response():
+def test_an_edited_gemini_response_keeps_its_other_fields():
     response = {
         "name": "f",
         "response": {"name": "f", "content": "long", "exit": 0},
@@ -759,13 +759,15 @@ def test_embedded_media_keep_their_bytes_or_are_refused():
         (openai_responses, "a", {"role": "user", "content": "b"}, {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]}),
     ],
 )  # fmt: skip
-def test_neighbours_merge(codec: object, first: object, second: object, merged: object):
+def test_neighbouring_entries_of_one_role_are_merged(
+    codec: object, first: object, second: object, merged: object
+):
     assert codec.merge(first, second) == merged
     joined = (*codec.decode(first, []).parts, *codec.decode(second, []).parts)
     assert codec.decode(merged, []).parts == joined
 
 
-def test_what_one_entry_cannot_hold_is_refused():
+def test_messages_that_do_not_fit_in_one_entry_are_refused():
     both = Message("assistant", (Text("a"), ToolCall("c", "f", "{}")))
     result = ToolResult("c", (Text("x"),))
     refused = [
@@ -784,7 +786,7 @@ def test_what_one_entry_cannot_hold_is_refused():
         openai_responses.merge({"type": "reasoning"}, {"type": "reasoning"})
 
 
-def test_a_search_that_the_api_runs_itself_is_a_pair_of_the_models_turn():
+def test_a_tool_search_run_by_the_api_stays_in_the_models_turn():
     """Such a pair has no `call_id`, and the reasoning before it leads to what follows, too."""
     search = {"type": "tool_search_call", "id": "s", "call_id": None, "execution": "server"}
     loaded = {"type": "tool_search_output", "id": "o", "call_id": None, "tools": []}

@@ -229,7 +229,7 @@ NAMED = pytest.mark.parametrize(("codec", "items"), ITEMS, ids=[codec.NAME for c
 
 @NAMED
 @given(st.data())
-def test_what_is_not_changed_is_not_touched(
+def test_patching_with_the_same_message_returns_the_same_object(
     codec: object, items: st.SearchStrategy, data: st.DataObject
 ):
     item = data.draw(items)
@@ -253,7 +253,7 @@ def edit_part(part: Part, text: str) -> Part:
 
 @NAMED
 @given(st.data(), WORDS)
-def test_an_edited_message_is_read_as_it_was_written(
+def test_an_edited_message_is_read_back_as_written(
     codec: object, items: st.SearchStrategy, data: st.DataObject, text: str
 ):
     item = data.draw(items)
@@ -274,7 +274,9 @@ def test_an_edited_message_is_read_as_it_was_written(
 
 @NAMED
 @given(st.data())
-def test_removed_parts_are_gone(codec: object, items: st.SearchStrategy, data: st.DataObject):
+def test_removed_parts_are_not_read_back(
+    codec: object, items: st.SearchStrategy, data: st.DataObject
+):
     item = data.draw(items)
     message = codec.decode(item, ())
     gone = data.draw(st.sampled_from([Thinking, Text]))
@@ -293,7 +295,7 @@ def _anonymous(part: Part) -> Part:
 
 @NAMED
 @given(st.data(), WORDS)
-def test_a_result_of_a_list_can_become_one_text(
+def test_the_content_of_a_result_can_be_replaced_by_one_text(
     codec: object, items: st.SearchStrategy, data: st.DataObject, text: str
 ):
     item = data.draw(items)
@@ -307,7 +309,7 @@ def test_a_result_of_a_list_can_become_one_text(
 
 @NAMED
 @given(st.data())
-def test_neighbours_of_one_role_merge_or_are_refused(
+def test_two_entries_are_merged_without_loss_or_refused(
     codec: object, items: st.SearchStrategy, data: st.DataObject
 ):
     first, second = data.draw(items), data.draw(items)
@@ -331,7 +333,7 @@ RESULT = st.builds(
 
 @NAMED
 @given(st.data())
-def test_a_message_is_read_back_as_it_was_written(
+def test_a_newly_encoded_message_is_read_back_as_written(
     codec: object, items: st.SearchStrategy, data: st.DataObject
 ):
     most = 1 if codec is openai_responses else 3
@@ -477,7 +479,9 @@ def test_any_json_is_edited_or_refused(item: object, codec: object):
 
 
 @given(st.lists(st.sampled_from("fgh"), max_size=5), st.lists(st.sampled_from("fghx"), max_size=6))
-def test_answers_without_ids_pair_once(calls: Sequence[str], answers: Sequence[str]):
+def test_gemini_results_without_ids_are_paired_with_one_call_each(
+    calls: Sequence[str], answers: Sequence[str]
+):
     model = {"role": "model", "parts": [{"functionCall": {"name": name}} for name in calls]}
     given_back = {
         "role": "user",

@@ -68,14 +68,14 @@ EXTENDED = (
         "extended",
     ],
 )
-def test_size_is_read_from_the_header(data):
+def test_the_image_size_is_read_from_the_header(data):
     part = read_media("image", "image/x", b64(data), None)
     assert (part.width, part.height) == (640, 480)
     assert part.size == len(data)
 
 
 @given(st.binary(min_size=1, max_size=300))
-def test_every_spelling_of_the_same_bytes_has_one_name(data):
+def test_every_base64_spelling_of_the_same_bytes_gives_one_reference(data):
     standard, safe = b64(data), base64.urlsafe_b64encode(data).decode()
     spellings = [
         standard,
@@ -89,21 +89,21 @@ def test_every_spelling_of_the_same_bytes_has_one_name(data):
     assert parts.pop().size == len(data)
 
 
-def test_other_bytes_have_another_name():
+def test_different_bytes_have_different_references():
     assert (
         read_media("image", "", b64(b"one"), None).ref
         != read_media("image", "", b64(b"two"), None).ref
     )
 
 
-def test_a_data_url_is_the_data_it_holds():
+def test_a_data_url_is_read_as_the_data_in_it():
     data = b64(png(3, 4))
     expected = read_media("image", "image/png", data, None)
     assert read_media("image", "", None, f"data:image/png;base64,{data}") == expected
     assert read_media("image", "", f"data:image/png;base64,{data}", None) == expected
 
 
-def test_a_url_is_its_own_name():
+def test_a_url_or_file_id_is_used_as_the_reference():
     url = "https://example.org/a.png"
     assert read_media("image", "image/png", None, url) == Media("image", "image/png", url)
     assert read_media("document", "", None, None) == Media("document")
@@ -114,14 +114,14 @@ def test_a_url_is_its_own_name():
     st.sampled_from([b"\x89PNG\r\n\x1a\n", b"GIF89a", b"\xff\xd8\xff", b"RIFF....WEBPVP8 ", b""]),
     st.binary(max_size=80),
 )
-def test_cut_off_or_wrong_headers_do_not_raise(start, rest):
+def test_truncated_or_invalid_headers_do_not_raise(start, rest):
     part = read_media("image", "", b64(start + rest), None)
     assert part.width >= 0
     assert part.height >= 0
 
 
 @given(st.text())
-def test_text_that_is_no_base64_does_not_raise(text):
+def test_text_that_is_not_base64_does_not_raise(text):
     assert read_media("image", "", text, None).kind == "image"
 
 
@@ -130,5 +130,5 @@ def test_lone_surrogates_and_other_types_do_not_raise():
     assert read_media("image", "", 3, ["x"]).ref == ""
 
 
-def test_an_endless_jpeg_is_given_up():
+def test_a_jpeg_without_a_frame_header_has_no_size():
     assert read_media("image", "", b64(b"\xff\xd8\xff" + b"\xff" * 100_000), None).width == 0

@@ -146,7 +146,7 @@ def test_an_edited_entry_changes_as_little_as_needed() -> None:
     assert new["cells"][0]["of"] != old["cells"][0]["of"] and new["cells"][0]["seconds"] == 0
 
 
-def test_it_is_summarized_checked_and_repaired() -> None:
+def test_a_new_format_is_summarized_checked_and_repaired() -> None:
     compact = refold.Compactor([Summarize(keep=4)], refold.Budget(1_000, 500), format=Notebook())
     view = compact(pages())
     assert len(view.payload) < 20 and refold.check(view.payload, Notebook()) == ()
@@ -196,7 +196,7 @@ class Pairs:
 
 
 @pytest.mark.parametrize("form", ["list", "body", "text"])
-def test_a_codec_of_ones_own_reads_bodies_with_a_field_of_its_own(form):
+def test_a_custom_codec_reads_bodies_with_its_own_field(form):
     pairs = [[("user", "assistant")[n % 2], f"{n}: " + "some words " * 90] for n in range(120)]
     payload = {
         "list": pairs,

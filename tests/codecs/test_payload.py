@@ -41,7 +41,7 @@ def whole(envelope: Payload) -> list[slice]:
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_spelling_is_kept(name: str):
+def test_a_payload_without_changes_is_written_back_byte_for_byte(name: str):
     text = ODD[name]
     envelope = open_payload(text)
     assert envelope.join(whole(envelope)) == text
@@ -50,7 +50,7 @@ def test_spelling_is_kept(name: str):
     assert open_payload(bytearray(binary)).join(whole(envelope)) == binary
 
 
-def test_bytes_that_are_no_utf8_are_kept():
+def test_bytes_that_are_not_utf8_are_kept():
     payload = b'[{"role":"user","content":"caf\xe9 \xff\xfe"},{"role":"assistant","content":"ok"}]'
     envelope = open_payload(payload)
     assert envelope.join(whole(envelope)) == payload
@@ -58,14 +58,14 @@ def test_bytes_that_are_no_utf8_are_kept():
     assert len(envelope.decode()) == 2
 
 
-def test_an_entry_with_bytes_that_are_no_utf8_can_be_rewritten():
+def test_an_entry_with_bytes_that_are_not_utf8_can_be_rewritten():
     envelope = open_payload(b'[{"role":"user","content":"\xff"}]')
     sealed = envelope.join([envelope.entry(0)])
     assert json.loads(sealed) == [{"role": "user", "content": "\udcff"}]
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_untouched_neighbours_keep_their_spelling(name: str):
+def test_unchanged_entries_beside_a_new_one_keep_their_bytes(name: str):
     text = ODD[name]
     envelope = open_payload(text)
     new = {"role": "user", "content": "新"}
@@ -81,25 +81,25 @@ def test_untouched_neighbours_keep_their_spelling(name: str):
 @pytest.mark.parametrize(
     "text", ['[{"role":"user","content":"x","n":%s}]', '{"top_p":%s,"messages":[]}', "[%s]"]
 )
-def test_c22_what_is_no_json_value_is_refused_in_words(text: str, constant: str):
+def test_c22_nan_and_infinity_are_refused_with_a_clear_error(text: str, constant: str):
     """It was read and written again: what was edited beside it went out as no JSON, which providers refuse."""
     for source in (text % constant, (text % constant).encode(), "\ufeff" + text % constant):
         with pytest.raises(FormatError, match=f"{constant} is no JSON value"):
             open_payload(source)
 
 
-def test_c22_a_text_may_hold_the_names_of_what_is_no_json_value():
+def test_c22_a_text_may_contain_the_words_nan_and_infinity():
     text = '[{"role":"user","content":"NaN, Infinity"}]'
     assert open_payload(text).entry(0) == {"role": "user", "content": "NaN, Infinity"}
 
 
-def test_what_stood_between_neighbours_stays():
+def test_whitespace_between_adjacent_entries_is_kept():
     text = '[ {"role":"user","content":"a"}  ,\n {"role":"assistant","content":"b"} , {"role":"user","content":"c"} ]'
     sealed = open_payload(text).join([slice(0, 2)])
     assert sealed == '[{"role":"user","content":"a"}  ,\n {"role":"assistant","content":"b"}]'
 
 
-def test_objects_stay_the_same_objects():
+def test_unchanged_entries_stay_the_same_python_objects():
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     sealed = open_payload(messages).join([slice(0, 2)])
     assert all(entry is message for entry, message in zip(sealed, messages, strict=True))
@@ -112,7 +112,7 @@ def test_objects_stay_the_same_objects():
 
 
 @pytest.mark.parametrize("payload", ['{"input": "hi", "model":"m"}', {"input": "hi", "model": "m"}])
-def test_a_lone_string_is_a_conversation(payload: object):
+def test_a_responses_input_that_is_a_string_is_a_conversation(payload: object):
     envelope = open_payload(payload)
     assert envelope.codec.NAME == "openai_responses"
     assert envelope.decode()[0].parts == (Text("hi"),)
@@ -130,7 +130,7 @@ def test_a_lone_string_is_a_conversation(payload: object):
         "[" * 100_000, '{"messages":[' + '{"a":' * 100_000, "[" + "9" * 5_000 + "]",
     ],
 )  # fmt: skip
-def test_malformed_json_is_named(text: str):
+def test_malformed_json_is_reported_as_such(text: str):
     with pytest.raises(FormatError, match=r"malformed JSON|a payload is|a number|null"):
         open_payload(text)
 
@@ -139,7 +139,7 @@ def test_malformed_json_is_named(text: str):
     "payload",
     [None, 3, object(), {}, {"prompt": "x"}, {"messages": 3}, {"messages": None}, '{"input":{}}'],
 )
-def test_what_holds_no_conversation_is_refused(payload: object):
+def test_a_payload_without_a_conversation_is_refused(payload: object):
     with pytest.raises(FormatError):
         split_payload(payload)
 
@@ -163,7 +163,7 @@ SPACE = st.text(" \n\r\t", max_size=3)
     SPACE,
     st.sampled_from(["", "messages", "contents", "input"]),
 )
-def test_any_json_splits_and_joins(
+def test_any_json_is_split_and_joined_without_loss(
     items: list, ascii_only: bool, before: str, after: str, field: str
 ):
     entries = (after + "," + before).join(
@@ -184,7 +184,7 @@ def test_any_json_splits_and_joins(
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-def test_any_bytes_open_or_are_refused(junk: bytes):
+def test_any_bytes_round_trip_or_are_refused(junk: bytes):
     for payload in (
         junk,
         b"[" + junk,
@@ -212,7 +212,7 @@ class CountedReads(Sequence[Any]):
         return self.entries[index]
 
 
-def test_a_named_format_is_not_guessed_again() -> None:
+def test_entries_of_a_named_format_are_read_only_once_to_decode_them() -> None:
     """Issue 11, section 3: no entry is read to see whether it looks right, only to be decoded; the
     first one also to see whether it is a system prompt."""
     entries = CountedReads([{"role": "user", "content": f"{n}"} for n in range(50)])
@@ -248,13 +248,13 @@ class Uncopied(Sequence[Any]):
 
 
 @pytest.mark.parametrize("start", range(len(CALLS) + 1))
-def test_what_is_added_is_decoded_as_if_all_were_and_without_a_copy_of_what_came_before(start: int):
+def test_added_entries_are_decoded_without_copying_the_earlier_messages(start: int):
     payload = open_payload(CALLS)
     messages = payload.decode()
     assert payload.decode(start, Uncopied(messages[:start])) == messages[start:]
 
 
-def test_a_codec_sees_what_came_before_as_one_sequence():
+def test_a_codec_is_given_all_earlier_messages_as_one_sequence():
     payload, seen = open_payload(CALLS), list[Sequence[Any]]()
 
     class Codec:
@@ -274,7 +274,7 @@ def test_a_codec_sees_what_came_before_as_one_sequence():
 
 @pytest.mark.parametrize("reasoning", ["Hm.", None])
 @pytest.mark.parametrize("as_text", [False, True])
-def test_ds_1_a_turn_that_refold_writes_has_reasoning_where_those_of_the_model_have(
+def test_ds_1_turns_written_by_refold_have_a_reasoning_field_if_the_models_have(
     reasoning: str | None, *, as_text: bool
 ):
     """DeepSeek refused the answer beside a summary, and *Understood*: they had no reasoning."""

@@ -51,7 +51,7 @@ def read(source: bytes, **options: Any) -> Any:
     st.booleans(),
     st.text("m", max_size=2),
 )
-def test_a_list_is_read_with_the_cache_as_without_it(entries, changes, ascii, head):
+def test_reading_with_the_cache_gives_the_same_as_without_it(entries, changes, ascii, head):
     cache = PrefixCache(max_lists=3, min_bytes=0)
     for change, added, at in [("again", [], 0), *changes]:
         source = write_body(entries, head, ascii)
@@ -77,7 +77,7 @@ def write_long_body(turns: int) -> bytes:
     return json.dumps({"model": "m", "messages": messages}).encode()
 
 
-def test_only_what_is_new_is_looked_for() -> None:
+def test_only_entries_after_the_cached_prefix_are_parsed() -> None:
     cache = PrefixCache()
     open_payload(write_long_body(10), lookup=cache.lookup)
     reading = cache.lookup(write_long_body(11), write_long_body(11).index(b"["))
@@ -94,7 +94,7 @@ def test_only_what_is_new_is_looked_for() -> None:
     assert cache.lookup(write_long_body(11).decode(), 0) is None
 
 
-def test_what_one_tenant_sent_is_not_known_of_another() -> None:
+def test_a_cached_prefix_of_one_tenant_is_not_used_for_another() -> None:
     cache, source = PrefixCache(), write_long_body(10)
     at = source.index(b"[")
     reading = cache.lookup(source, at, b"one")
@@ -109,7 +109,7 @@ def test_what_one_tenant_sent_is_not_known_of_another() -> None:
 
 
 @pytest.mark.parametrize("tail", [b"", b"]", b"]}", b",", b', {"role": "user"', b"]} x"])
-def test_a_text_that_breaks_behind_what_is_known_says_so_as_ever(tail: bytes) -> None:
+def test_malformed_json_after_a_cached_prefix_gives_the_same_error(tail: bytes) -> None:
     cache, source = PrefixCache(), write_long_body(10)
     open_payload(source, lookup=cache.lookup)
     broken = source[:-2] + tail
@@ -118,7 +118,7 @@ def test_a_text_that_breaks_behind_what_is_known_says_so_as_ever(tail: bytes) ->
     assert isinstance(expected, str) or tail == b"]}"
 
 
-def test_a_compactor_that_is_sent_bytes_shows_the_same() -> None:
+def test_a_compactor_gives_the_same_view_with_and_without_a_cached_prefix() -> None:
     """With what it began with known, and by another one that knows nothing."""
     budget = refold.Budget(trigger=30_000, target=15_000)
     compactor = refold.Compactor(refold.default_strategies(15_000), budget)
@@ -130,7 +130,7 @@ def test_a_compactor_that_is_sent_bytes_shows_the_same() -> None:
         assert stranger(write_long_body(turns)).payload == shown
 
 
-def test_a_number_at_the_end_may_go_on() -> None:
+def test_a_number_at_the_end_of_the_prefix_may_have_more_digits() -> None:
     cache = PrefixCache(min_bytes=0)
     for text in (
         b'{"input": ["a", 1]}',
@@ -141,7 +141,7 @@ def test_a_number_at_the_end_may_go_on() -> None:
         assert read(text, lookup=cache.lookup) == read(text)
 
 
-def test_what_is_known_has_a_bound() -> None:
+def test_the_number_of_cached_entries_is_limited() -> None:
     """A body of very many small entries pushes out the others, and is not known itself."""
     cache = PrefixCache(min_bytes=0)
     open_payload(write_long_body(10), lookup=cache.lookup)

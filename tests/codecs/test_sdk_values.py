@@ -23,7 +23,7 @@ def decode_image(data: Any) -> Any:
     return gemini.decode({"role": "user", "parts": [part]}, ())
 
 
-def test_bytes_in_a_gemini_part_are_the_image_that_their_base64_is():
+def test_bytes_in_a_gemini_part_are_read_like_their_base64_text():
     """`FormatError: Object of type bytes is not JSON serializable`: `model_dump()` gives them."""
     decoded = decode_image(IMAGE)
     assert (decoded.parts[0].width, decoded.parts[0].height) == (64, 48)
@@ -39,7 +39,7 @@ def test_bytes_in_a_part_of_an_unknown_kind_are_carried():
     )
 
 
-def test_a_call_whose_function_is_an_object_of_the_sdk_is_read_and_shortened():
+def test_a_call_whose_function_is_an_sdk_object_is_read_and_shortened():
     """`{"id": call.id, "type": "function", "function": call.function}` was refused."""
     arguments = '{"text":"' + "word " * 400 + '"}'
     history: list[Any] = [{"role": "user", "content": "Write it."}]

@@ -33,7 +33,7 @@ def test_an_anchor_estimates_only_the_difference():
     assert at(0) == 0
 
 
-def test_what_is_appended_keeps_a_report_current():
+def test_appended_messages_keep_a_usage_report_current():
     view = View.of(TURNS[:6])
     last = make_report(view, Usage(2_000))
     grown = view.extend(TURNS[6:])
@@ -67,7 +67,7 @@ def test_an_amended_summary_makes_usage_stale():
     assert not is_current(view.apply(amended), make_report(view.apply(first), Usage(900)))
 
 
-def test_an_edit_of_what_came_later_leaves_a_report_current():
+def test_an_edit_after_the_reported_messages_keeps_a_report_current():
     view = View.of(TURNS[:6])
     last = make_report(view, Usage(2_000))
     grown = view.extend(TURNS[6:])
@@ -82,7 +82,7 @@ def test_a_rewind_or_a_fork_makes_usage_stale():
 
 
 @pytest.mark.parametrize("usage", [Usage(60_000), Usage(0), Usage(1_000, calls=0)])
-def test_conformance_45_a_sum_over_several_calls_is_no_anchor(usage):
+def test_conformance_45_implausible_or_summed_usage_is_not_used_as_an_anchor(usage):
     view = View.of(TURNS)
     assert choose_calibration(view, make_report(view, usage)) == Scale(1.0)
     assert choose_calibration(view, None) == Scale(1.0)
@@ -97,7 +97,7 @@ def test_conformance_44_exactly_at_the_threshold_fires():
     assert Budget(trigger=3_001, target=0).check(calibrated) == "none"
 
 
-def test_conformance_46_a_separate_input_limit_still_reserves_room():
+def test_conformance_46_the_reserve_is_subtracted_from_the_window():
     view = View.of(TURNS)
     at = choose_calibration(view, make_report(view, Usage(8_000)), window=10_000)
     calibrated = View.of(TURNS, profile=Profile(calibrate=at))
@@ -110,7 +110,7 @@ def test_a_scale_multiplies():
     assert Scale()(17) == 17
 
 
-def test_ratios_are_learned_by_model_and_leave_the_old_value_alone():
+def test_ratios_are_learned_for_each_model_without_changing_the_old_object():
     none = Ratios()
     learned = none.learn("claude", 10_000, 13_000)
     assert none.of("claude") == 1.0
@@ -122,12 +122,12 @@ def test_ratios_are_learned_by_model_and_leave_the_old_value_alone():
 @pytest.mark.parametrize(
     ("estimated", "reported"), [(0, 100), (10_000, 90_000), (10_000, 100), (10_000, 0)]
 )
-def test_absurd_figures_teach_nothing(estimated, reported):
+def test_implausible_token_counts_do_not_change_the_ratio(estimated, reported):
     learned = Ratios().learn("m", 1_000, 1_200)
     assert learned.learn("m", estimated, reported) == learned
 
 
-def test_a_short_request_teaches_little():
+def test_a_short_request_changes_the_ratio_only_a_little():
     learned = Ratios().learn("m", 100_000, 120_000).learn("m", 100, 290)
     assert learned.of("m") == pytest.approx(1.2, abs=0.01)
 
@@ -140,7 +140,7 @@ def test_a_ratio_stays_within_bounds(pairs):
     assert 0.5 <= ratios.of("m") <= 3.0
 
 
-def test_a_changed_tokenizer_is_learned_again():
+def test_the_ratio_adapts_to_a_changed_tokenizer():
     ratios = Ratios()
     for reported in [100_000] * 20 + [140_000] * 20:
         ratios = ratios.learn("m", 100_000, reported)

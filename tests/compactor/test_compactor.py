@@ -26,7 +26,7 @@ def compactor(store=None, trigger=3_000, target=1_500) -> refold.Compactor:
     return refold.Compactor(STRATEGIES, refold.Budget(trigger, target), store)
 
 
-def test_the_history_is_left_alone_and_untouched_messages_are_the_same_objects():
+def test_the_history_is_not_changed_and_unedited_messages_are_the_same_objects():
     history = conversation(60)
     before = copy.deepcopy(history)
     view = compactor()(history)
@@ -37,7 +37,7 @@ def test_the_history_is_left_alone_and_untouched_messages_are_the_same_objects()
     assert all(a is b for a, b in zip(view.revert().payload, history, strict=True))
 
 
-def test_a_body_and_its_bytes_come_back_as_what_they_were():
+def test_a_payload_is_returned_in_the_type_it_was_given():
     history = conversation(60)
     body = {
         "model": "claude-opus-5-5",
@@ -62,7 +62,7 @@ def test_under_the_trigger_nothing_is_edited():
     assert view.payload == history
 
 
-def test_the_view_holds_still_between_compactions():
+def test_the_payload_prefix_is_stable_between_compactions():
     """What was shown once is shown again, until the trigger is reached: the prompt cache holds."""
     compact, history, breaks, before = compactor(), conversation(80), 0, []
     for stop in range(1, len(history) + 1):
@@ -74,7 +74,7 @@ def test_the_view_holds_still_between_compactions():
     assert 1 <= breaks <= 20
 
 
-def test_a_session_a_resent_list_and_a_new_process_show_the_same():
+def test_a_session_a_resent_list_and_a_new_process_give_the_same_payload():
     history = conversation(50)
     store = refold.MemoryStore()
     compact = compactor(store)
@@ -86,12 +86,12 @@ def test_a_session_a_resent_list_and_a_new_process_show_the_same():
     assert compactor(store)(json.loads(json.dumps(history))).payload == resent.payload
 
 
-def test_async_does_what_sync_does():
+def test_acompact_gives_the_same_payload_as_a_sync_call():
     history = conversation(40)
     assert asyncio.run(compactor().acompact(history)).payload == compactor()(history).payload
 
 
-def test_a_fork_finds_the_edits_of_its_own_past_only():
+def test_a_fork_uses_only_the_edits_made_before_it():
     store, history = refold.MemoryStore(), conversation(60)
     clearing = refold.Compactor([ClearToolResults(keep=2)], refold.Budget(3_000, 0), store)
     edits = clearing(history).edits
@@ -103,7 +103,7 @@ def test_a_fork_finds_the_edits_of_its_own_past_only():
 
 
 @given(st.integers(5, 80), st.integers(200, 3_000))
-def test_what_is_kept_was_sent(size, trigger):
+def test_only_edits_that_are_visible_in_the_view_are_stored(size, trigger):
     """Whatever rounds it took: an edit that another one of the same call hides is not stored."""
     store = refold.MemoryStore()
     view = compactor(store, trigger, trigger // 2)(conversation(size))
@@ -116,7 +116,7 @@ def test_what_is_kept_was_sent(size, trigger):
     }
 
 
-def test_conformance_54_a_rewind_before_a_summary_shows_what_was_said():
+def test_conformance_54_a_rewind_before_a_summary_shows_the_original_messages():
     """Nothing that only the summary hid, and no model saw, shows after it."""
     store, history = refold.MemoryStore(), conversation(60)
     edits = compactor(store)(history).edits
@@ -127,21 +127,21 @@ def test_conformance_54_a_rewind_before_a_summary_shows_what_was_said():
     assert compactor(store)(history).edits == edits
 
 
-def test_another_salt_finds_nothing():
+def test_a_compactor_with_another_salt_finds_no_edits():
     store, history = refold.MemoryStore(), conversation(60)
     compactor(store)(history)
     stranger = refold.Compactor(STRATEGIES, refold.Budget(10**6, 10**6), store, salt="tenant 2")
     assert [edit for edit in stranger(history).edits if "ClearToolResults" in edit.by] == []
 
 
-def test_a_list_that_was_changed_in_place_is_another_history():
+def test_a_list_that_was_changed_in_place_is_read_again():
     compact, history = compactor(trigger=10**6), conversation(5)
     compact(history)
     history[0]["content"] = "Something else."
     assert compact(history).messages[0].text == "Something else."
 
 
-def test_a_moved_cache_control_is_the_same_history():
+def test_moving_cache_control_keeps_the_edits_of_a_history():
     store, history = refold.MemoryStore(), conversation(60)
     view = compactor(store)(history)
     marked = json.loads(json.dumps(history))
@@ -160,7 +160,7 @@ def test_a_changed_system_prompt_is_counted_anew_and_keeps_the_edits():
     assert {e.id for e in short.edits} <= {e.id for e in long.edits}
 
 
-def test_edits_of_another_writer_are_seen_and_so_are_its_reverts():
+def test_edits_and_reverts_of_another_compactor_are_seen():
     store, history = refold.MemoryStore(), conversation(60)
     here = compactor(store, trigger=10**6, target=10**6)
     assert not any("Clear" in edit.by for edit in here(history).edits)
@@ -170,7 +170,7 @@ def test_edits_of_another_writer_are_seen_and_so_are_its_reverts():
     assert here(history).payload == history
 
 
-def test_revert_is_for_good_for_stored_and_for_local_edits():
+def test_a_revert_of_stored_or_local_edits_is_permanent():
     history = conversation(6, size=4_000)
     compact = compactor(trigger=10**6, target=10**6)
     clipped = compact(history)
@@ -221,7 +221,7 @@ BOUND = "claude-opus-5-5"
 
 
 @pytest.mark.parametrize("everything", [True, False])
-def test_conformance_56_a_revert_takes_what_was_thought_since_along(everything):
+def test_conformance_56_a_revert_drops_thinking_signed_while_the_edit_was_shown(everything):
     """AN-7 AN-11: after a revert no request holds thinking that was signed while the edit showed."""
     history = [{"role": "user", "content": [{"type": "text", "text": "Fix the parser."}]}]
     compact = compactor(trigger=2_500, target=1_000)
@@ -248,7 +248,7 @@ def test_conformance_56_a_revert_takes_what_was_thought_since_along(everything):
     assert after.revert().payload == body
 
 
-def test_a_revert_shows_the_call_again_though_its_thinking_was_settled():
+def test_a_revert_shows_the_call_again_without_its_invalidated_thinking():
     """An edit that hides thinking repeats what an edit below it shows; both go, or the revert would show nothing."""
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "a" * 3_000}]},
@@ -271,7 +271,7 @@ def test_a_revert_shows_the_call_again_though_its_thinking_was_settled():
     assert after.messages[1] == Message("assistant", call.parts[1:])
 
 
-def test_b7_what_takes_out_thinking_is_never_recorded_as_reverted():
+def test_b7_edits_that_drop_thinking_are_not_recorded_as_reverted():
     """What a revert puts back at once was not taken back: no row and no event say so."""
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "a" * 3_000}]},
@@ -294,7 +294,7 @@ def test_b7_what_takes_out_thinking_is_never_recorded_as_reverted():
     assert store.ledger() == before and len(events) == 1
 
 
-def test_the_target_may_be_out_of_reach_and_the_view_says_so():
+def test_attempts_report_no_headroom_if_the_target_is_out_of_reach():
     view = refold.Compactor([ClearToolResults(keep=3)], refold.Budget(100, 100))(conversation(2))
     assert view.tokens > 100
     assert [attempt.outcome for attempt in view.attempts] == ["noop", "no_headroom"]
@@ -311,7 +311,7 @@ def test_attempts_tell_how_each_strategy_ended():
     )
 
 
-def test_an_edit_itself_is_as_good_as_its_id_to_take_back():
+def test_revert_accepts_an_edit_object_and_raises_edit_error_for_none():
     history, compact = conversation(60), refold.Compactor(STRATEGIES, refold.Budget(3_000, 1_500))
     edit = compact(history).edits[-1]
     with pytest.raises(refold.EditError, match=r"name an edit by its id, .* not by None"):
@@ -319,7 +319,7 @@ def test_an_edit_itself_is_as_good_as_its_id_to_take_back():
     assert edit not in compact.revert(history, edit).edits
 
 
-def test_a_store_that_refuses_leaves_no_trace():
+def test_a_failing_save_raises_and_leaves_the_history_unchanged():
     class Full(refold.MemoryStore):
         def save(self, edits):
             raise refold.StoreError("disk full")
@@ -331,7 +331,7 @@ def test_a_store_that_refuses_leaves_no_trace():
     assert history == before
 
 
-def test_a_session_given_nonsense_has_not_grown():
+def test_a_session_does_not_grow_if_append_raises():
     talk = compactor().session(conversation(2))
     with pytest.raises(refold.FormatError):
         talk.append(42)
@@ -341,7 +341,7 @@ def test_a_session_given_nonsense_has_not_grown():
     }
 
 
-def test_a_session_takes_messages_or_a_body_not_its_text():
+def test_a_session_accepts_messages_or_a_body_but_not_json_text():
     body = {"model": "m", "system": "Be brief.", "messages": conversation(2)}
     talk = compactor().session(body)
     answer = {"role": "assistant", "content": "ok"}
@@ -352,14 +352,14 @@ def test_a_session_takes_messages_or_a_body_not_its_text():
         compactor().session('{"messages": []}')
 
 
-def test_only_so_many_conversations_are_remembered():
+def test_at_most_max_conversations_are_remembered():
     compact = compactor()
     for number in range(MAX_CONVERSATIONS + 3):
         compact([{"role": "user", "content": f"{number}"}])
     assert len(compact._cache._states) == MAX_CONVERSATIONS
 
 
-def test_reported_usage_is_counted_from_and_teaches_the_ratio_of_the_model():
+def test_reported_usage_sets_the_token_count_and_the_ratio_of_its_model():
     compact, history = compactor(trigger=10**6), conversation(40)
     body = {"model": "m", "messages": history}
     first = compact(body)
@@ -389,7 +389,7 @@ def test_conformance_48_usage_from_before_a_compaction_is_stale():
     assert after.tokens < before.tokens  # and says nothing of the request that was compacted then
 
 
-def test_usage_that_says_nothing_is_passed_over():
+def test_invalid_or_implausible_usage_is_ignored():
     compact, history = compactor(trigger=10**6), conversation(10)
     view = compact(history)
     for nothing in (
@@ -417,7 +417,7 @@ def test_budgets_that_contradict_themselves_are_refused():
     assert refold.Budget.of_window(200_000) == refold.Budget(180_000, 90_000)
 
 
-def test_the_soft_level_is_reported_and_nothing_is_done():
+def test_the_soft_level_is_reported_without_a_compaction():
     budget = refold.Budget(trigger=10**6, target=10, soft=10)
     view = refold.Compactor(STRATEGIES, budget)(conversation(5))
     assert budget.check(view) == "soft"
@@ -454,7 +454,7 @@ JSON = st.recursive(
 
 @thorough
 @given(JSON)
-def test_whatever_is_thrown_at_it_it_answers_or_says_what_is_wrong(payload):
+def test_any_json_is_compacted_without_loss_or_raises_format_error(payload):
     """Bad input: a clear error or an unchanged result, never a crash, never a lost message."""
     before = copy.deepcopy(payload)
     try:
@@ -466,7 +466,7 @@ def test_whatever_is_thrown_at_it_it_answers_or_says_what_is_wrong(payload):
     assert payload == before
 
 
-def test_a_request_in_bytes_with_a_system_message_among_its_entries_is_known_again():
+def test_a_growing_request_in_bytes_with_a_system_message_is_recognised():
     """What is remembered of it has no text and no entries any more, and still is a request of its model."""
     compact, talk = (
         refold.Compactor(STRATEGIES, refold.Budget(10**6, 10**6)),
@@ -513,13 +513,13 @@ def with_async(method):
         ({"format": "claude"}, "no format is called 'claude'; there are openai_chat, anthropic"),
     ],
 )
-def test_settings_of_another_type_are_reported_at_once(settings, error):
+def test_settings_of_a_wrong_type_are_refused_by_the_constructor(settings, error):
     given = {"strategies": [], "budget": refold.Budget(10, 10), **settings}
     with pytest.raises(ValueError, match=error):
         refold.Compactor(**given)
 
 
-def test_a_budget_for_one_call_is_checked_as_that_of_the_compactor():
+def test_a_budget_given_for_one_call_is_validated_too():
     compact = refold.Compactor([], refold.Budget(10, 10))
     history = [{"role": "user", "content": "hi"}]
     for call in (compact, compact.compact, compact.check):
@@ -527,13 +527,13 @@ def test_a_budget_for_one_call_is_checked_as_that_of_the_compactor():
             call(history, budget=100)
 
 
-def test_a_strategy_that_returns_its_edits_is_told_to_yield_them():
+def test_a_strategy_that_returns_its_edits_raises_type_error():
     compact = refold.Compactor([lambda view: []], refold.Budget(1, 1))
     with pytest.raises(TypeError, match=r"a strategy yields its edits; .* returns list"):
         compact([{"role": "user", "content": "hi"}])
 
 
-def test_a_strategy_that_yields_no_edit_is_told_what_it_yields():
+def test_a_strategy_that_yields_something_else_than_edits_raises_type_error():
     def speak(view):
         yield "Fixed."
 
@@ -553,7 +553,7 @@ def test_a_strategy_that_yields_no_edit_is_told_what_it_yields():
             compact(talk)
 
 
-def test_only_a_preview_is_accepted_and_only_numbers_are_budgets():
+def test_accept_refuses_a_view_and_token_limits_must_be_whole_numbers():
     compact = refold.Compactor([], refold.Budget(10, 10))
     with pytest.raises(ValueError, match="what `preview` has made, not a View"):
         compact.accept(compact([{"role": "user", "content": "hi"}]))
@@ -570,16 +570,14 @@ def test_only_a_preview_is_accepted_and_only_numbers_are_budgets():
         compact([{"role": "user", "content": "hi"}], pending=-5)
 
 
-def test_a_compactor_is_shown_as_it_is_written():
+def test_the_repr_of_a_compactor_shows_its_arguments():
     strategy = Summarize(keep=2)
     assert repr(refold.Compactor([strategy], refold.Budget(10, 10))).startswith(
         f"Compactor([{strategy}], Budget(trigger="
     )
 
 
-def test_a_repeated_result_whose_first_copy_is_hidden_does_not_take_the_request_over_its_goal() -> (
-    None
-):
+def test_a_repeated_result_with_a_hidden_first_copy_does_not_exceed_the_target() -> None:
     """Shown whole again behind a summary, a file of 1,100 tokens stood above a goal of 4,000."""
     text = "\n".join(f"{n}: the tide table of pier {n} is kept in port/{n}.toml" for n in range(80))
     talk = [{"role": "user", "content": "Mend the tide tables, one after another."}]
@@ -600,7 +598,7 @@ def test_a_repeated_result_whose_first_copy_is_hidden_does_not_take_the_request_
 
 
 @given(st.lists(st.sampled_from("abcdef")), st.integers(1, 4))
-def test_a_table_of_the_latest_holds_those_that_were_put_last(keys, most):
+def test_put_latest_keeps_only_the_keys_that_were_put_last(keys, most):
     table = OrderedDict[str, int]()
     for at, key in enumerate(keys):
         put_lru(table, key, at, most)
@@ -652,7 +650,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("make", WAYS)
-def test_default_strategies_come_down_to_the_target_and_no_further(make):
+def test_default_strategies_summarise_to_the_given_target(make):
     """To 10,000 tokens, however large a share of the window the target was, or `to`."""
     view = make(chat_of(80))
     assert view.goal == 12_000 and view.tokens <= 12_000

@@ -24,7 +24,7 @@ def talk(turns: int) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("opened", [MemoryStore, SQLiteStore])
-def test_what_others_write_while_a_model_is_asked_is_seen_at_the_next_turn(opened, tmp_path):
+def test_edits_that_others_store_during_a_model_call_are_seen_at_the_next_turn(opened, tmp_path):
     """The version that a store has after a save of one's own says nothing of what came in between."""
     store = opened(tmp_path / "edits.db") if opened is SQLiteStore else opened()
     history, budget = talk(40), refold.Budget(6_000, 5_000)
@@ -41,7 +41,7 @@ def test_what_others_write_while_a_model_is_asked_is_seen_at_the_next_turn(opene
     assert "other" in {edit.by for edit in mine([*history, *talk(1)]).edits}
 
 
-def test_the_format_of_plain_texts_is_not_recognised_anew_over_all_of_them(monkeypatch):
+def test_format_detection_of_a_growing_history_reads_only_the_new_messages(monkeypatch):
     """A session of bare strings may be of two formats for ever; what is new alone may change that."""
     looked = list[int]()
     fits = openai_chat.fits
@@ -80,7 +80,7 @@ def test_a_session_of_plain_texts_takes_the_format_that_later_entries_show():
     ]
 
 
-def test_a_local_strategy_that_takes_no_position_is_refused_at_once():
+def test_a_local_strategy_without_a_since_parameter_is_refused():
     class Local:
         local = True
 

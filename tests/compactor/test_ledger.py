@@ -47,7 +47,7 @@ def store(request, tmp_path):
     return stores[request.param]()
 
 
-def test_a_compaction_is_in_the_ledger_with_all_there_is_to_know(store):
+def test_a_compaction_is_recorded_in_the_ledger_with_all_its_details(store):
     """S2-53: records of what was done, by what, why, and for what price."""
     answer = Answer("A summary.", model="small-1", calls=2, cost=0.03)
     compact, history = compactor(store=store, ask=ScriptedModel([answer])), conversation(40)
@@ -66,7 +66,7 @@ def test_a_compaction_is_in_the_ledger_with_all_there_is_to_know(store):
     assert tuple(store.ledger()) == (row,)
 
 
-def test_each_edit_has_a_row_and_what_the_attempt_cost_is_counted_once(store):
+def test_each_edit_has_a_ledger_row_and_its_savings_are_counted_once(store):
     compact, history = (
         compactor([ClearToolResults(keep=3), SUMMARY], target=2_500, store=store),
         conversation(40),
@@ -80,7 +80,7 @@ def test_each_edit_has_a_row_and_what_the_attempt_cost_is_counted_once(store):
     assert store.ledger(view.edits[1].id) == rows[1:2]
 
 
-def test_f17_what_edits_saved_that_a_summary_hides_is_in_the_row_of_another(store):
+def test_f17_savings_of_edits_hidden_by_a_summary_are_counted_in_other_rows(store):
     """A history's first row began 721 tokens below what `refold compact` had said that the session has."""
     steps = (ClearToolResults(keep=1), Summarize(keep=4))
     compact, history = compactor(steps, target=300, store=store), conversation(40)
@@ -92,7 +92,7 @@ def test_f17_what_edits_saved_that_a_summary_hides_is_in_the_row_of_another(stor
     assert all(row.after == following.before for row, following in pairwise(rows))
 
 
-def test_b12_events_count_in_one_unit_and_the_ledger_keeps_estimates(store):
+def test_b12_events_count_calibrated_tokens_and_the_ledger_stores_estimates(store):
     """A view had 9,902 tokens, its last attempt 6,248: the one expected, the other estimated."""
     events, history = [], conversation(40)
     steps = (ClearToolResults(keep=3), Summarize(keep=4, max_tokens=300))
@@ -118,7 +118,7 @@ def test_b12_events_count_in_one_unit_and_the_ledger_keeps_estimates(store):
     assert store.ledger()[-1].after == view.tokens_uncalibrated, "comparable at any time"
 
 
-def test_failed_and_fruitless_attempts_are_in_it_too():
+def test_attempts_without_an_edit_are_recorded_too():
     compact, history = compactor(), conversation(40)  # nobody answers
     compact(history)
     rows = compact.ledger_rows(history)
@@ -129,7 +129,7 @@ def test_failed_and_fruitless_attempts_are_in_it_too():
     assert compact.ledger_rows(history) == rows
 
 
-def test_a_quiet_turn_writes_nothing():
+def test_a_turn_below_the_trigger_writes_no_ledger_row():
     compact, history = compactor(trigger=FAR), conversation(40)
     talk = compact.session(history)
     talk.append({"role": "assistant", "content": "ok"})
@@ -138,7 +138,7 @@ def test_a_quiet_turn_writes_nothing():
     assert compact.ledger_rows(history) == ()
 
 
-def test_who_asked_accepted_and_reverted_is_recorded(store):
+def test_the_ledger_records_who_previewed_accepted_and_reverted(store):
     """S2-53: the history of compactions, and going back."""
     compact = compactor(
         trigger=FAR, store=store, ask=ScriptedModel([Answer("A summary.", cost=0.5)])
@@ -182,7 +182,7 @@ def test_each_conversation_has_its_own_records():
     ]
 
 
-def test_a_ledger_of_two_methods_is_read_whole():
+def test_a_custom_ledger_without_an_index_is_read_in_full():
     """One of somebody's own, without an index."""
 
     class Plain:
@@ -212,7 +212,7 @@ def test_a_ledger_of_two_methods_is_read_whole():
     assert rows_about(book, []) == ()
 
 
-def test_a_conversation_s_records_are_asked_for_and_no_others():
+def test_ledger_rows_does_not_read_the_whole_ledger_if_it_has_an_index():
     class Indexed(refold.MemoryStore):
         def ledger(self, edit=None):
             raise AssertionError("the whole ledger is read")
@@ -222,7 +222,7 @@ def test_a_conversation_s_records_are_asked_for_and_no_others():
     assert len(compact.ledger_rows(history)) == 1
 
 
-def test_a_ledger_that_fails_loses_no_compaction(caplog):
+def test_a_failing_ledger_or_listener_does_not_lose_a_compaction(caplog):
     class Broken(refold.MemoryStore):
         def record(self, rows):
             raise refold.StoreError("disk full")
@@ -243,7 +243,7 @@ def test_a_ledger_that_fails_loses_no_compaction(caplog):
     compact.revert(history)
 
 
-def test_a_ledger_may_stand_apart_from_the_store():
+def test_the_ledger_may_be_separate_from_the_store():
     book = refold.MemoryStore()
     compact, history = (
         compactor([Summarize(keep=6)], store=refold.MemoryStore(), ledger=book),
@@ -254,7 +254,7 @@ def test_a_ledger_may_stand_apart_from_the_store():
     assert compact.settings.store.ledger() == ()
 
 
-def test_a_store_without_a_ledger_is_a_whole_store():
+def test_a_store_without_ledger_methods_can_be_used():
     class Bare:
         def __init__(self):
             inner = refold.MemoryStore()
@@ -270,7 +270,7 @@ def test_a_store_without_a_ledger_is_a_whole_store():
     assert compact.ledger_rows(history) == ()
 
 
-def test_a_veto_leaves_everything_as_it_is_and_is_recorded():
+def test_a_veto_prevents_the_compaction_and_is_recorded():
     seen = []
 
     def veto(view, started):
@@ -291,13 +291,13 @@ def test_a_veto_leaves_everything_as_it_is_and_is_recorded():
 
 
 @pytest.mark.parametrize("reply", [False, "a deploy is running"])
-def test_a_hook_that_answers_with_something_else_is_told_what_it_may_answer(reply):
+def test_a_before_hook_that_returns_another_type_raises_type_error(reply):
     """It meant a veto, and the compaction went on."""
     with pytest.raises(TypeError, match="`before` returns Veto, Instructions or None, not"):
         compactor(before=lambda *_: reply)(conversation(40))
 
 
-def test_instructions_are_added_to_every_prompt():
+def test_instructions_of_a_before_hook_are_added_to_the_prompt():
     model = ScriptedModel(["A summary."])
     compact = compactor(
         ask=model, before=lambda view, started: Instructions("Keep every ticket number.")
@@ -306,7 +306,7 @@ def test_instructions_are_added_to_every_prompt():
     assert [ask.prompt for ask in model.asked] == ["Summarise.\n\nKeep every ticket number."]
 
 
-def test_what_a_hook_before_raises_is_raised_and_nothing_was_done():
+def test_an_exception_in_a_before_hook_is_raised_and_nothing_is_done():
     def broken(view, started):
         raise KeyError("mine")
 
@@ -317,7 +317,7 @@ def test_what_a_hook_before_raises_is_raised_and_nothing_was_done():
     assert (model.asked, compact.ledger_rows(history)) == ([], ())
 
 
-def test_events_tell_the_story_in_plain_frozen_values():
+def test_events_report_start_attempts_end_and_revert_as_frozen_values():
     events, after = [], []
     compact = compactor(
         ask=ScriptedModel([Answer("A summary.", calls=2, cost=0.1)]),
@@ -351,7 +351,7 @@ def test_events_tell_the_story_in_plain_frozen_values():
     )
 
 
-def test_previews_and_acceptance_are_reported():
+def test_previews_and_acceptances_are_reported_as_events():
     events = []
     compact = compactor(trigger=FAR, ask=ScriptedModel(["A summary."]), on_event=events.append)
     preview = compact.preview(conversation(40))
@@ -362,14 +362,14 @@ def test_previews_and_acceptance_are_reported():
     )
 
 
-def test_async_writes_the_same_ledger():
+def test_acompact_writes_the_same_ledger_rows_as_a_sync_call():
     history, twins = conversation(40), [compactor([ClearToolResults(keep=3)]) for _ in range(2)]
     twins[0](history)
     asyncio.run(twins[1].acompact(history))
     assert twins[0].ledger_rows(history) == twins[1].ledger_rows(history) != ()
 
 
-def test_local_edits_are_no_attempts():
+def test_local_edits_are_not_recorded_as_attempts():
     compact, history = compactor([ClipResults(2_000)], trigger=FAR), conversation(6, size=4_000)
     view = compact(history)
     assert view.edits
@@ -392,11 +392,11 @@ def test_a_compaction_is_an_opentelemetry_span():
     provider.shutdown()
 
 
-def test_without_a_provider_spans_cost_nothing_and_fail_nothing():
+def test_spans_without_a_tracer_provider_do_not_fail():
     assert compactor([Summarize(keep=6)], on_event=spans())(conversation(40)).edits
 
 
-def test_an_edit_that_shows_what_was_said_is_exact(store):
+def test_an_edit_that_restores_the_original_message_has_the_grade_exact(store):
     """Taking a local strategy's edit back stores the message as it was said; that edit costs nothing in content."""
     clip, history = ClipResults(limit=400), conversation(4, 2_000)
     compact = compactor([clip], trigger=FAR, store=store)

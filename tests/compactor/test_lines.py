@@ -27,7 +27,7 @@ def draw_lines(points: list[tuple[int, int]]) -> Lines:
     st.lists(st.integers(300, 5_000), min_size=8, max_size=30),
     st.sets(st.integers(1, 8), max_size=1),
 )
-def test_f15_law_ratio_and_constant_are_found_also_with_a_wrong_report_among_them(
+def test_f15_law_ratio_and_constant_are_found_even_with_one_wrong_report(
     ratio, constant, steps, wrong
 ):
     points, at = [], 100
@@ -48,7 +48,7 @@ def test_f15_law_a_line_stays_within_bounds_whatever_is_reported(points):
     assert line is None or (BOUNDS[0] <= line.ratio <= BOUNDS[1] and line.constant >= 0)
 
 
-def test_f15_a_prompt_that_is_changed_on_the_way_is_no_tokenizer():
+def test_f15_a_prompt_that_grows_in_mid_conversation_does_not_change_the_ratio():
     """Its tokens come at once, in a step that is still within bounds."""
     line = draw_lines([(1_000 * n, 1_000 * n + (1_800 if n >= 5 else 0)) for n in range(1, 12)]).of(
         KEY
@@ -58,7 +58,7 @@ def test_f15_a_prompt_that_is_changed_on_the_way_is_no_tokenizer():
     assert 0 <= line.constant <= 1_800
 
 
-def test_f15_what_is_said_to_be_a_sum_of_several_calls_teaches_nothing():
+def test_f15_usage_marked_as_a_sum_of_several_calls_is_ignored():
     compact, fresh = (Compactor([], Budget(10**9, 10**9), format="openai_chat") for _ in range(2))
     for turns in (1, 3, 5, 7, 9):
         view = compact(talk(turns))
@@ -73,7 +73,7 @@ def test_f15_what_is_said_to_be_a_sum_of_several_calls_teaches_nothing():
     assert compact(unrelated).tokens == fresh(unrelated).tokens
 
 
-def test_f15_sums_over_several_calls_draw_no_line():
+def test_f15_cumulative_usage_of_several_calls_gives_no_line():
     points = [(10_000 + 1_000 * n, sum(10_000 + 1_000 * k for k in range(n + 1))) for n in range(9)]
     assert draw_lines(points).of(KEY) is None
 
@@ -89,7 +89,7 @@ def talk(turns):
 
 
 @pytest.mark.parametrize("ratio", [1.0, 1.2])
-def test_f15_a_hidden_prompt_is_not_refused_and_not_mistaken_for_a_tokenizer(ratio):
+def test_f15_a_hidden_system_prompt_is_learned_as_a_constant_and_not_as_a_ratio(ratio):
     """A report above three times the estimate was refused; one below taught a ratio 18 to 59 % too high."""
     compact = Compactor([], Budget(10**9, 10**9), format="openai_chat")
     for turns in (1, 3, 5, 7, 9):
@@ -105,7 +105,7 @@ def test_f15_a_hidden_prompt_is_not_refused_and_not_mistaken_for_a_tokenizer(rat
     assert abs(grown.tokens / (ratio * grown.estimate + HIDDEN) - 1) < 0.02
 
 
-def test_f15_a_conversation_whose_prompt_is_given_has_a_line_of_its_own():
+def test_f15_a_conversation_with_a_given_system_prompt_has_its_own_line():
     compact = Compactor([], Budget(10**9, 10**9), format="openai_chat")
     for turns in (1, 3, 5, 7):
         view = compact(talk(turns))
@@ -114,7 +114,7 @@ def test_f15_a_conversation_whose_prompt_is_given_has_a_line_of_its_own():
     assert whole.tokens < HIDDEN
 
 
-def test_f15_a_report_below_the_estimate_does_not_hold_the_next_attempt_back():
+def test_f15_a_report_below_the_estimate_does_not_delay_the_next_attempt():
     """What was tried was remembered by the count of then: after a report of 60 % of it, requests went out over the
     window until they had grown by what the count had been too high."""
     budget = Budget(trigger=10_000, target=5_000)

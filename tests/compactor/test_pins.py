@@ -13,7 +13,7 @@ def run(strategy: Strategy, messages: list[Message]) -> tuple[Edit, ...]:
     return proposals(View.of(messages), strategy).edits
 
 
-def test_no_word_of_a_summary_and_no_other_pinned_message_stands_for_one_that_would_go() -> None:
+def test_a_strategy_that_would_hide_a_pinned_message_makes_no_edit() -> None:
     answer = Message("assistant", (Text("It listens on 8081, behind the proxy. " * 30),))
     history = [
         user("Start the server. " * 90),

@@ -35,7 +35,7 @@ def compactor(model=None, **settings) -> refold.Compactor:
     return refold.Compactor(strategies, refold.Budget(FAR, 1_000), ask=model, **settings)
 
 
-def test_a_preview_asks_once_and_keeps_nothing():
+def test_a_preview_asks_the_model_once_and_changes_nothing():
     """S2-47 S2-51"""
     model, history = (
         ScriptedModel([Answer("A summary of the session.", cost=0.02)]),
@@ -54,7 +54,7 @@ def test_a_preview_asks_once_and_keeps_nothing():
     assert preview.cost_saved(3.0) == pytest.approx(preview.tokens_saved * 3 / 1e6)
 
 
-def test_accepting_keeps_exactly_those_bytes_without_asking():
+def test_accepting_a_preview_stores_exactly_its_edits_without_asking_again():
     """S2-51 S2-53"""
     store, model, history = refold.MemoryStore(), ScriptedModel(["A summary."]), conversation(40)
     compact = compactor(model, store=store)
@@ -69,7 +69,7 @@ def test_accepting_keeps_exactly_those_bytes_without_asking():
 
 @thorough
 @given(st.integers(0, 30), st.integers(20, 6_000), st.integers(0, 4_000), st.booleans())
-def test_law_what_was_previewed_is_what_is_shown_after_accepting(rounds, size, to, twice):
+def test_law_the_payload_after_accepting_equals_the_previewed_one(rounds, size, to, twice):
     """Acceptance: with local and retrospective strategies, after an earlier compaction or none, to the byte."""
     store, history = refold.MemoryStore(), conversation(rounds, size)
     compact = refold.Compactor(STRATEGIES, refold.Budget(FAR, 0), store)
@@ -110,7 +110,7 @@ def test_an_amended_summary_is_wrapped_and_kept_under_its_id():
     ("text", "says"),
     [(" \n", "must say something"), ("word " * 9_000, "not smaller"), ("", "must say something")],
 )
-def test_an_amendment_that_is_no_summary_is_refused(text, says):
+def test_an_amendment_that_is_blank_or_not_smaller_is_refused(text, says):
     preview = compactor(ScriptedModel(["A summary."])).preview(conversation(40))
     with pytest.raises(refold.EditError, match=says):
         preview.amend(preview.edits[0].id, text)
@@ -132,14 +132,14 @@ def test_only_summaries_that_the_preview_made_can_be_amended():
         later.amend(preview.edits[0].id, "text")
 
 
-def test_a_preview_can_be_sent_once_and_forgotten():
+def test_a_preview_that_is_not_accepted_stores_nothing():
     """A throw-away compaction: for this call only."""
     compact, history = compactor(ScriptedModel(["A summary."])), conversation(40)
     assert len(compact.preview(history).payload) < len(history)
     assert compact(history).payload == history
 
 
-def test_a_preview_that_something_stands_in_the_way_of_is_refused_whole():
+def test_a_preview_that_conflicts_with_a_stored_edit_is_refused_whole():
     store, history = refold.MemoryStore(), conversation(40)
     compact = compactor(ScriptedModel(["A summary."]), store=store)
     preview = compact.preview(history)
@@ -156,7 +156,7 @@ def test_a_preview_that_something_stands_in_the_way_of_is_refused_whole():
     assert len(store.load(view.transcript.tips)) == 1
 
 
-def test_async_previews_as_sync_does():
+def test_apreview_gives_the_same_payload_as_preview():
     history = conversation(40)
 
     async def ask(_):
@@ -175,7 +175,7 @@ def fold_all_but_two(view, text):
     return view.apply_valid([view.fold(0, len(view.transcript) - 2, wrap_summary(text), by="test")])
 
 
-def test_what_would_vanish_is_named():
+def test_losses_name_requests_constraints_paths_and_identifiers():
     history = conversation(30)
     history[0]["content"] = "Fix the parser in src/core/parse_tree.py. Never touch the migrations."
     history[3]["content"] = [
@@ -198,7 +198,7 @@ def test_what_would_vanish_is_named():
     assert "src/core/parse_tree.py" not in (*better.paths, *better.identifiers)
 
 
-def test_a_path_that_a_summary_tells_with_others_has_not_vanished():
+def test_a_path_that_a_summary_lists_in_braces_is_not_a_loss():
     paths = [f"src/harbor/{name}.py" for name in ("service", "store", "holds", "ledger")]
     calls = [{"role": "user", "content": "Read them all."}]
     for n, path in enumerate(paths):
@@ -218,13 +218,13 @@ def test_a_path_that_a_summary_tells_with_others_has_not_vanished():
     assert draft.losses.paths == ()
 
 
-def test_nothing_vanishes_where_nothing_is_hidden():
+def test_there_are_no_losses_if_nothing_is_hidden():
     view = compactor()(conversation(10))
     assert find_losses(view, view) == Losses()
     assert not find_losses(view, view)
 
 
-def test_what_the_system_prompt_says_has_not_vanished():
+def test_a_constraint_in_the_system_prompt_is_not_a_loss():
     history = [
         *conversation(30),
         {"role": "user", "content": "Go on."},
@@ -245,7 +245,7 @@ def test_a_preview_whose_summary_misses_the_goal_does_not_ask_again():
     assert len(model.asked) == 1
 
 
-def test_accepting_late_takes_the_thinking_along_that_came_since_the_preview():
+def test_accepting_a_preview_late_drops_thinking_added_since_the_preview():
     """AN-7: it was thought without the summary, and a provider would refuse it behind one."""
     compact = compactor(ScriptedModel(["A summary."]))
     body = {"model": "claude-opus-5-5", "max_tokens": 99}
@@ -279,7 +279,7 @@ OURS = [ClearToolResults(keep=1), ClipResults(400), DropDuplicates(), ClearToolI
 
 
 @pytest.mark.parametrize("strategy", OURS, ids=lambda strategy: type(strategy).__name__)
-def test_f18_what_would_vanish_names_no_edit_of_ours(strategy):
+def test_f18_losses_do_not_list_the_ids_of_edits(strategy):
     """A user read 47 identifiers that a summary would cost; each was the id of a stub of ours."""
     history = read_files(30) + read_files(30)[1:]
     store, last = refold.MemoryStore(), Summarize(keep=1, summarizer=ModelSummarizer())
@@ -294,7 +294,7 @@ def test_f18_what_would_vanish_names_no_edit_of_ours(strategy):
     assert [name for name in names if any(id in name for id in ids)] == []
 
 
-def test_f18_what_a_strategy_put_there_would_not_vanish():
+def test_f18_text_inserted_by_a_strategy_is_not_a_loss():
     """Whatever it tells in its own words, as a summary or calls of its own: nobody has said it."""
     invented = user(
         "It is in archive/a_1.txt (job_4711x). Please read that. You must never delete it."
@@ -316,7 +316,7 @@ def test_f18_what_a_strategy_put_there_would_not_vanish():
 
 
 @pytest.mark.parametrize("size", [8, None])
-def test_f18_an_edits_id_that_a_call_repeats_is_no_name(size):
+def test_f18_an_edit_id_repeated_in_a_tool_call_is_not_a_loss(size):
     """A model that looks up what an edit hides says its id; when that goes too, nothing is lost."""
     bare = refold.View.of(refold.Compactor([], refold.Budget(FAR, FAR))(read_files(9)).messages)
     edit = bare.fold(0, sorted(bare.cuts)[4], user("Some files were read."), by="own")
@@ -333,7 +333,7 @@ def test_f18_an_edits_id_that_a_call_repeats_is_no_name(size):
 
 
 @given(transcripts(), st.sampled_from(OURS))
-def test_f18_what_would_vanish_was_said(messages, strategy):
+def test_f18_every_listed_loss_occurs_in_the_conversation(messages, strategy):
     """Law: nothing is listed that nobody said, whatever showed before."""
     before = refold.View.of(messages)
     before = before.apply_valid(edit for edit in strategy(before) if isinstance(edit, Edit))
@@ -353,7 +353,7 @@ def test_f18_what_would_vanish_was_said(messages, strategy):
         assert loss.text not in body or loss.text.split("\n")[0] in line
 
 
-def test_open_work_and_what_was_found_out_are_lost_with_their_place():
+def test_losses_list_open_work_and_facts_with_their_position():
     todos = [
         {"content": "Port the reader", "status": "completed"},
         {"content": "Port the writer of blocks", "status": "pending"},
@@ -384,7 +384,7 @@ def test_open_work_and_what_was_found_out_are_lost_with_their_place():
     assert better.open_work == better.facts == ()
 
 
-def test_what_an_earlier_summary_quotes_is_lost_when_the_next_does_not():
+def test_a_name_in_the_earlier_summary_that_the_next_one_omits_is_a_loss():
     """The names that a summary shows are seen today, too; they have the places of those who said them."""
     history = demo_session(30)
     store = refold.MemoryStore()

@@ -22,7 +22,7 @@ def compactor(to: int, store: MemoryStore) -> Compactor:
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(agent_histories(), st.integers(20, 600))
-def test_c14_law_what_was_compacted_is_not_compacted_again_by_a_new_process(
+def test_c14_law_a_new_process_does_not_compact_a_compacted_history_again(
     bodies: list[Any], to: int
 ) -> None:
     """Where the target was not reached, every process made another edit, though nothing had been said since."""
@@ -43,7 +43,7 @@ def chat(turns: int) -> list[dict[str, str]]:
     ]
 
 
-def test_c14_what_would_fit_at_the_second_run_fits_at_the_first() -> None:
+def test_c14_one_run_repeats_its_strategies_until_the_request_fits() -> None:
     history, store = chat(21), MemoryStore()
     view = Compactor([Summarize(keep=12, max_tokens=200)], Budget(800, 800), store)(history)
     assert view.tokens <= 800
@@ -54,7 +54,7 @@ def test_c14_what_would_fit_at_the_second_run_fits_at_the_first() -> None:
     )
 
 
-def test_a_summary_does_not_give_way_to_a_shorter_one_that_gains_next_to_nothing() -> None:
+def test_a_summary_is_not_replaced_by_one_that_saves_almost_nothing() -> None:
     """Behind a long answer the request stays over its goal: a shorter summary gained 4 %, and took half
     of what had been kept. The next process does not do it either."""
     parts = (f"{n} says that part {n} weighs {n * 37} kilograms, in hall {n}" for n in range(90))
@@ -73,7 +73,7 @@ def test_a_summary_does_not_give_way_to_a_shorter_one_that_gains_next_to_nothing
 
 
 @pytest.mark.parametrize("to", [100, 600, 2_000])
-def test_c14_a_model_is_asked_until_the_request_fits_and_not_by_the_next_process(to: int) -> None:
+def test_c14_model_requests_are_bounded_and_a_new_process_makes_none(to: int) -> None:
     """The first process left a request over its trigger; the next asked the model again."""
     asked, store = list[Ask](), MemoryStore()
 
@@ -96,7 +96,7 @@ def test_c14_a_model_is_asked_until_the_request_fits_and_not_by_the_next_process
 
 
 @pytest.mark.parametrize("goal", [0, 1])
-def test_c14_a_strategy_that_gains_for_ever_comes_to_an_end(goal: int) -> None:
+def test_c14_a_strategy_that_always_saves_tokens_stops_after_max_rounds(goal: int) -> None:
     runs = 0
 
     def shorter(view: View) -> Any:

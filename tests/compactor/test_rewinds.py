@@ -118,7 +118,7 @@ def drop_result_id(part: Any) -> Any:
     st.integers(20, 300),
     st.data(),
 )
-def test_f1_law_what_the_model_is_to_answer_is_sent_word_for_word_after_any_rewind(
+def test_f1_law_open_requests_and_unread_results_are_sent_after_any_rewind(
     bodies: list[Any], strategies: list[Strategy], trigger: int, data: st.DataObject
 ) -> None:
     """Over all formats and strategies: the last request and all unread results are visible, the request is valid, every
@@ -150,7 +150,7 @@ def test_f1_law_what_the_model_is_to_answer_is_sent_word_for_word_after_any_rewi
     st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3),
     st.integers(20, 300),
 )
-def test_f1_law_no_compaction_hides_what_the_model_is_to_answer(
+def test_f1_law_no_compaction_hides_open_requests_or_unread_results(
     bodies: list[Any], strategies: list[Strategy], trigger: int
 ) -> None:
     compact = compactor(strategies, trigger)
@@ -183,7 +183,7 @@ def open_with_summary(
     return compact
 
 
-def test_f1_a_retry_of_a_step_is_sent_with_the_result_that_it_is_about():
+def test_f1_a_retried_step_is_sent_with_the_tool_result_it_answers():
     """19,299 tokens became 584: the model was sent the summary alone, without the result it was to read."""
     store = MemoryStore()
     history = agent(15)
@@ -197,7 +197,7 @@ def test_f1_a_retry_of_a_step_is_sent_with_the_result_that_it_is_about():
         assert resent(history).edits, "where it was made for it shows"
 
 
-def test_f1_a_question_that_is_asked_again_stands_as_the_user_asked_it():
+def test_f1_a_question_that_is_retried_is_sent_as_the_user_wrote_it():
     """In a chat the last question stood only as a bullet inside a text that says that what it quotes is data."""
     chat = [
         {
@@ -212,7 +212,7 @@ def test_f1_a_question_that_is_asked_again_stands_as_the_user_asked_it():
     assert compact(chat).payload != chat
 
 
-def test_f1_the_next_smaller_set_of_edits_shows():
+def test_f1_a_rewind_shows_the_earlier_summary_that_still_applies():
     store = MemoryStore()
     history = agent(20)
     open_with_summary(history[:22], 11, store)
@@ -222,7 +222,7 @@ def test_f1_the_next_smaller_set_of_edits_shows():
     assert back.payload[-14:] == history[11:25]
 
 
-def test_f1_what_was_held_back_shows_once_the_model_has_answered_what_it_hides():
+def test_f1_a_summary_held_back_is_shown_once_the_hidden_result_is_answered():
     """In this process and in a new one, and from then on for as long as the history grows."""
     store = MemoryStore()
     history = agent(15)
@@ -240,7 +240,7 @@ def test_f1_what_was_held_back_shows_once_the_model_has_answered_what_it_hides()
     assert view.payload[-1] == rewound[-1]
 
 
-def test_f1_thinking_that_came_while_an_edit_was_held_back_goes_when_that_shows():
+def test_f1_thinking_added_while_an_edit_is_held_back_is_dropped_once_it_shows():
     """AN-7: it was thought over the whole history; behind the summary its provider would refuse it."""
     store, history = MemoryStore(), {"model": "claude-opus-5-5", "messages": agent(15)}
     compact = open_with_summary(history["messages"], 25, store)
@@ -269,7 +269,7 @@ def test_f1_thinking_that_came_while_an_edit_was_held_back_goes_when_that_shows(
     )
 
 
-def test_f1_what_would_be_too_long_is_compacted_anew_at_the_cut():
+def test_f1_a_rewound_history_over_the_budget_is_compacted_anew():
     history, store = agent(15), MemoryStore()
     open_with_summary(history, 25, store)
     compact = Compactor((Summarize(keep=2),), Budget(3_000, 3_000), store, format="anthropic")
@@ -281,7 +281,7 @@ def test_f1_what_would_be_too_long_is_compacted_anew_at_the_cut():
     )
 
 
-def test_f1_a_strategy_that_would_hide_it_is_refused_and_says_why():
+def test_f1_a_strategy_that_hides_the_open_request_is_rejected_with_a_reason():
     def hides(view: View) -> Any:
         yield view.fold(0, len(view.transcript), user("All is well."))
 
@@ -308,7 +308,7 @@ def test_f1_the_gateway_sends_the_newest_result_after_a_rewind(api: str) -> None
         assert driver.count("failures") == 0
 
 
-def test_f1_the_gateway_drops_what_it_prepared_for_a_longer_history_than_it_is_sent() -> None:
+def test_f1_the_gateway_drops_a_prepared_summary_if_the_history_is_shorter() -> None:
     """A step is tried again with a smaller model: what was prepared behind it hides the result that it is about."""
     windows, session = {"m": Window(40_000), "small": Window(8_000)}, [("x-session-id", "s")]
     with Driver(windows=windows, ask=SummaryWriter(), soft=0.5, hard=0.9) as driver:
@@ -334,7 +334,7 @@ def test_f1_the_gateway_drops_what_it_prepared_for_a_longer_history_than_it_is_s
         assert out.reason == "hard" and entries(out.body)[-1] == again[-1]
 
 
-def test_f1_what_was_made_for_a_longer_history_is_premature_for_one_that_was_cut_back() -> None:
+def test_f1_an_edit_that_hides_the_open_request_is_premature() -> None:
     messages = [
         user("A question. " * 50),
         Message("assistant", (Text("An answer."),)),

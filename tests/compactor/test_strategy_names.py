@@ -26,7 +26,7 @@ def settings(name: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "setting"), [(name, setting) for name in STRATEGIES for setting in settings(name)]
 )
-def test_a_strategy_is_refused_or_runs(name, setting) -> None:
+def test_a_strategy_with_a_bad_setting_is_refused_or_runs(name, setting) -> None:
     for bad in BAD:
         given = {**NEEDED.get(name, {}), setting: bad}
         check_refused_or_runs(f"{name}({', '.join(f'{k}={v}' for k, v in given.items())})")
@@ -96,13 +96,13 @@ def check_refused_or_runs(text: str) -> None:
         ),
     ],
 )
-def test_an_error_says_what_is_wrong(text, error_text) -> None:
+def test_the_error_for_an_invalid_strategy_text_states_the_reason(text, error_text) -> None:
     with pytest.raises(ValueError, match=r"\w") as error:
         parse_strategy(text)
     assert error_text in str(error.value)
 
 
-def test_required_settings_are_named() -> None:
+def test_the_error_for_a_missing_setting_names_it() -> None:
     for name, strategy in STRATEGIES.items():
         needed = [
             field.name
@@ -155,6 +155,6 @@ def test_required_settings_are_named() -> None:
         for bad in wrong
     ],
 )
-def test_python_code_gets_the_same_error_at_once(make, bad) -> None:
+def test_strategy_constructors_refuse_invalid_settings(make, bad) -> None:
     with pytest.raises(ValueError, match=r" not |must|no placement"):
         make(**bad)

@@ -50,7 +50,7 @@ def compactor(trigger=10**6, target=None, **settings):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_c2_a_system_prompt_is_counted_and_stays_after_an_empty_history_was_compacted(format):
+def test_c2_a_system_prompt_is_counted_and_kept_after_an_empty_history(format):
     """`compact([])`, then the real history: the system prompt was summarised away with it."""
     history = [system(LONG, format), *talk(30, format), write_message("user", "And now?", format)]
     fresh, used = compactor(3_000, 2_000, format=format), compactor(3_000, 2_000, format=format)
@@ -75,7 +75,7 @@ def test_c2_a_session_counts_the_system_prompt_that_it_gets_first():
     assert len(session.view.transcript) == 7
 
 
-def test_c2_a_session_that_has_only_heard_a_system_prompt_takes_another():
+def test_c2_a_session_with_only_a_system_prompt_accepts_another_one():
     session = compactor().session([system(LONG)])
     session.append(system("Answer in Latin."), write_message("user", "Salve!"))
     assert (
@@ -87,14 +87,14 @@ def test_c2_a_session_that_has_only_heard_a_system_prompt_takes_another():
     assert len(session.view.transcript) == 1
 
 
-def test_c2_what_was_billed_for_a_system_prompt_alone_is_said_of_no_other_history():
+def test_c2_usage_of_a_system_prompt_alone_is_not_used_for_other_histories():
     """Every history begins as one without entries does: its usage was taken for that of whatever came next."""
     compact = compactor()
     compact.report(compact([system("Be brief.")]), {"prompt_tokens": 1_900, "completion_tokens": 1})
     assert compact([system(LONG), *talk(2)]).tokens == compactor()([system(LONG), *talk(2)]).tokens
 
 
-def test_c2_an_empty_history_hides_no_conversation_that_is_known():
+def test_c2_an_empty_history_does_not_replace_a_known_conversation():
     """Respelled by its client, a conversation of an hour was taken for the empty one that was seen since."""
     now = [0.0]
     budget = refold.Budget(refold.budget.triggers.Elapsed(3_600), 500)
@@ -109,7 +109,7 @@ def test_c2_an_empty_history_hides_no_conversation_that_is_known():
 
 
 @pytest.mark.parametrize("as_text", [False, True])
-def test_c2_one_leading_system_message_more_than_before_is_counted(as_text):
+def test_c2_an_additional_leading_system_message_is_counted(as_text):
     """A gateway counted 306 tokens of a body of 74 kB."""
     compact, first, question = (
         compactor(),
@@ -126,7 +126,7 @@ def test_c2_one_leading_system_message_more_than_before_is_counted(as_text):
     assert back.tokens == compactor()([*first, question]).tokens < 1_000
 
 
-def test_c2_the_gateway_counts_a_system_message_that_came_to_the_head():
+def test_c2_the_gateway_counts_a_leading_system_message_that_was_added():
     first = {
         "model": "m",
         "messages": [system("Be brief."), *talk(2), write_message("user", "And now?")],
@@ -138,7 +138,7 @@ def test_c2_the_gateway_counts_a_system_message_that_came_to_the_head():
         assert driver(json.dumps(first).encode(), "openai_chat").tokens_before < 1_000
 
 
-def test_c2_a_conversation_that_was_seen_empty_is_continued_by_no_other():
+def test_c2_an_unrelated_history_does_not_continue_a_conversation_seen_empty():
     with Driver() as driver:
         driver(json.dumps({"model": "m", "messages": talk(2)[:3]}).encode(), "openai_chat")
         (conversation,) = driver.pipeline.conversations
@@ -156,7 +156,7 @@ HEADS = st.lists(st.sampled_from(["Be brief.", "Answer in Latin.", LONG]), max_s
     st.sampled_from(FORMATS),
     st.booleans(),
 )
-def test_c2_law_what_was_compacted_before_changes_nothing_of_how_a_request_is_taken_apart(
+def test_c2_law_earlier_requests_do_not_change_how_a_request_is_parsed_and_counted(
     calls, format, as_text
 ):
     """Whatever heads and lengths one compactor has seen, the next history is counted and shown as by a new one."""

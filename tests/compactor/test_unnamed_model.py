@@ -48,9 +48,7 @@ def thoughts(payload: Any) -> list[str]:
     return [block["signature"] for block in blocks if block["type"] == "thinking"]
 
 
-def test_f14_a_tool_loop_in_a_bare_list_keeps_the_thinking_of_its_turn_and_says_to_name_the_model() -> (
-    None
-):
+def test_f14_a_tool_loop_in_a_bare_list_keeps_its_thinking_and_warns() -> None:
     """AN-6: "thinking blocks in the latest assistant message cannot be modified" was what an older model answered."""
     history = loop(10)
     with pytest.warns(ModelNotNamed, match="body, which names it") as warned:
@@ -62,14 +60,14 @@ def test_f14_a_tool_loop_in_a_bare_list_keeps_the_thinking_of_its_turn_and_says_
     assert len(thoughts(view.payload)) == len(shown)
 
 
-def test_f14_where_the_model_is_named_it_is_as_before() -> None:
+def test_f14_a_body_that_names_the_model_keeps_thinking_only_if_needed() -> None:
     for model, is_kept in (("claude-opus-5-5", False), (OLDER, True)):
         view = compactor()({"model": model, "messages": loop(10)})
         assert view.edits
         assert ("sig9" in thoughts(view.payload)) is is_kept
 
 
-def test_f15_the_model_that_a_compactor_names_is_that_of_its_lists() -> None:
+def test_f15_the_compactors_model_applies_to_bare_lists() -> None:
     for model, is_kept in (("claude-opus-5-5", False), (OLDER, True)):
         named = Compactor(
             (ClearToolResults(keep=1), Summarize(keep=4)), Budget(2_000, 1_000), model=model
@@ -77,7 +75,7 @@ def test_f15_the_model_that_a_compactor_names_is_that_of_its_lists() -> None:
         assert ("sig9" in thoughts(named(loop(10)).payload)) is is_kept
 
 
-def test_thinking_behind_an_edit_goes_once_a_model_that_refuses_it_is_asked() -> None:
+def test_thinking_after_an_edit_is_dropped_once_a_model_refuses_it() -> None:
     """As when a router falls back: its second model refused every request of the turn (AN-7)."""
     store, strategies = MemoryStore(), [Summarize(keep=4)]
     compact = Compactor(strategies, Budget(8_000, 4_000), store)
@@ -96,7 +94,7 @@ def test_thinking_behind_an_edit_goes_once_a_model_that_refuses_it_is_asked() ->
         assert thoughts(elsewhere(body).payload) == ["sig24"]
 
 
-def test_f14_older_thinking_goes_as_it_did_and_a_revert_leaves_the_turn_alone() -> None:
+def test_f14_older_thinking_is_dropped_and_a_revert_keeps_the_current_turns() -> None:
     answered = [
         *loop(5),
         {"role": "assistant", "content": "It is in f3.py."},
@@ -126,7 +124,7 @@ def _rename_ids(message: Any) -> Any:
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(agent_histories(), st.integers(30, 400))
-def test_f14_law_a_list_that_names_no_model_keeps_what_an_older_one_wants_back(
+def test_f14_law_a_list_without_a_model_keeps_thinking_that_older_models_need(
     bodies: list[Any], trigger: int
 ) -> None:
     """AN-6 over any strategies, in every request of a session."""
@@ -145,7 +143,7 @@ def test_f14_law_a_list_that_names_no_model_keeps_what_an_older_one_wants_back(
         before = after
 
 
-def test_f14_a_call_that_names_the_model_is_not_warned_and_the_warning_says_how() -> None:
+def test_f14_a_call_without_a_model_is_warned_how_to_name_it_and_others_are_not() -> None:
     with pytest.warns(ModelNotNamed, match=r"model=\.\.\. of refold.compact"):
         refold.compact(loop(10), to=1_000)
     for model, is_kept in (("claude-opus-5-5", False), (OLDER, True)):
@@ -158,7 +156,7 @@ def test_f14_a_call_that_names_the_model_is_not_warned_and_the_warning_says_how(
 # --- what the default budget cannot do for a model is said -------------------------------------
 
 
-def test_a_default_budget_that_can_do_nothing_for_a_model_is_warned_of_once(caplog):
+def test_the_default_budget_warns_once_of_an_unnamed_or_unknown_model(caplog):
     history = [{"role": "user", "content": "Find the bug. " * 90} for _ in range(9)]
     Compactor(model="house-model-1", budget=Budget(1_000, 500))(history)
     Compactor(model="claude-opus-5-5")(history)
@@ -177,7 +175,7 @@ def test_a_default_budget_that_can_do_nothing_for_a_model_is_warned_of_once(capl
     assert unknown.endswith("nor prices: give a budget, else nothing of it is compacted")
 
 
-def test_a_model_whose_prices_alone_are_known_is_compacted_when_that_pays_and_the_log_agrees(
+def test_a_model_with_known_prices_only_is_compacted_when_that_pays(
     caplog,
 ):
     """It said that nothing would be compacted, and compacted."""
@@ -188,7 +186,7 @@ def test_a_model_whose_prices_alone_are_known_is_compacted_when_that_pays_and_th
     assert "it is compacted when that pays, but not for being nearly full" in record.getMessage()
 
 
-def test_thinking_that_goes_when_its_turn_ends_goes_in_the_process_that_compacted_it_too() -> None:
+def test_thinking_of_a_finished_turn_is_dropped_alike_in_every_process() -> None:
     store, history = MemoryStore(), loop(8)
     strategies, budget = [ClearToolResults(keep=1)], Budget(1_000, 500, progress=0, hysteresis=0)
     compact = Compactor(strategies, budget, store)
@@ -206,7 +204,7 @@ def test_thinking_that_goes_when_its_turn_ends_goes_in_the_process_that_compacte
     assert thoughts(elsewhere.payload) == ["sig0"]  # it stands before all that was cleared
 
 
-def test_an_answer_behind_an_answer_is_shown_alike_by_every_process() -> None:
+def test_two_answers_in_a_row_are_shown_alike_by_every_process() -> None:
     """As when the model is asked to go on, after what it had said was compacted."""
     store, model = MemoryStore(), "claude-opus-5-5"
     strategies, budget = [Summarize(keep=1)], Budget(10_000, 500)

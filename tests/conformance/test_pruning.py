@@ -70,7 +70,7 @@ def test_conformance_24_newest_turns_unseen_results_and_protected_tools_are_neve
     ) == [4, 8, 10]
 
 
-def test_conformance_24_a_group_is_atomic_at_the_boundary() -> None:
+def test_conformance_24_results_of_parallel_calls_are_kept_or_pruned_together() -> None:
     calls = tuple(ToolCall(f"p{n}", "bash", "{}") for n in range(3))
     answers = [Message("tool", (ToolResult(call.id, (Text(LONG),)),)) for call in calls]
     parallel = [Message("assistant", calls), *answers]
@@ -150,7 +150,7 @@ def test_conformance_28_a_flagged_error_stays_flagged() -> None:
     assert "cannot open a.txt" in part.text
 
 
-def test_conformance_28_a_success_keeps_no_line() -> None:
+def test_conformance_28_a_cleared_success_keeps_no_output_line() -> None:
     view = proposals(
         session(exchange(0, f"{LONG}\nexit code: 0\n0 errors"), exchange(1)),
         ClearToolResults(keep=1),
@@ -214,7 +214,7 @@ def test_conformance_30_no_surrogate_pair_is_split(size: int) -> None:
     assert len(head) % 2 == len(tail) % 2 == 0
 
 
-def test_conformance_31_text_is_pruned_and_media_handled_apart() -> None:
+def test_conformance_31_clipping_keeps_images_and_clearing_drops_them_by_default() -> None:
     image = Media("image", "image/png", "blake2b:00", 640, 480, size=3_000_000)
     call = ToolCall("c0", "screenshot", "{}")
     pair = [

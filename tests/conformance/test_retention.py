@@ -59,7 +59,7 @@ def filler(n, words=80):
 # --- 40: user messages ---------------------------------------------------------------------------
 
 
-def test_conformance_40_requests_newest_first_within_the_room_in_order():
+def test_conformance_40_the_first_and_the_newest_requests_that_fit_are_kept_in_order():
     requests = [f"Please do thing number {n}: " + f"detail{n} " * 30 for n in range(40)]
     worked = (
         m
@@ -80,7 +80,7 @@ def test_conformance_40_requests_newest_first_within_the_room_in_order():
     assert 3 < len(at) < 30
 
 
-def test_conformance_40_the_one_that_does_not_fit_loses_its_middle():
+def test_conformance_40_a_request_that_does_not_fit_loses_its_middle():
     long = "Start of it. " + "middle " * 3_000 + "End of it."
     view = compact([user(long), assistant("Done. " * 50), *filler(1), *filler(2)], max_tokens=800)
     (request, *_) = read_summary(summary(view)).requests
@@ -88,7 +88,7 @@ def test_conformance_40_the_one_that_does_not_fit_loses_its_middle():
     assert " characters …] " in request
 
 
-def test_conformance_40_injected_fragments_and_earlier_summaries_are_no_requests():
+def test_conformance_40_injected_text_and_earlier_summaries_are_not_requests():
     injected = "<system-reminder>Be careful.</system-reminder>Fix the parser of the config file."
     first = compact([user(injected), assistant("word " * 200), *filler(1), *filler(2)])
     assert next(iter(read_summary(summary(first)).requests)) == "Fix the parser of the config file."
@@ -144,7 +144,7 @@ def test_conformance_41_a_pinned_result_keeps_its_call():
     assert view.source is None and len(view.edits) == 1
 
 
-def test_conformance_41_what_is_pinned_counts_and_nothing_but_it_is_left_alone():
+def test_conformance_41_no_edit_is_made_if_everything_older_is_pinned():
     pinned = [user("Pinned: " + "word " * 200)] * 3
     view = View.of([*pinned, *filler(1)])
     compaction = drive(
@@ -156,7 +156,7 @@ def test_conformance_41_what_is_pinned_counts_and_nothing_but_it_is_left_alone()
     assert compaction.attempts[0].outcome == "noop"
 
 
-def test_the_name_of_a_strategy_says_what_it_pins():
+def test_the_repr_of_a_strategy_names_its_pin_function():
     assert "pin=is_pinned" in repr(Summarize(pin=is_pinned))
 
 
@@ -203,7 +203,7 @@ def todos(id, *rows):
     )
 
 
-def test_conformance_42_open_items_are_given_again_with_their_status():
+def test_conformance_42_open_todos_are_in_the_summary_with_their_status():
     rows = (
         ("Write the parser", "completed"),
         ("Write its tests", "in_progress"),
@@ -221,7 +221,7 @@ def test_conformance_42_open_items_are_given_again_with_their_status():
     )
 
 
-def test_conformance_42_a_list_that_is_done_is_not_given_again():
+def test_conformance_42_a_finished_todo_list_is_not_in_the_summary():
     first = compact(
         [*filler(0), *todos("t1", ("Write its tests", "in_progress")), *filler(1), *filler(2)]
     )
@@ -313,7 +313,7 @@ def count_left(text, wanted):
 
 @pytest.mark.parametrize(("loss", "seed"), [(0.3, 1), (0.7, 2), (1.0, 1)])
 @pytest.mark.parametrize("fed_back", [False, True])
-def test_ten_rounds_with_a_model_that_forgets_lose_nothing_that_must_not_be_lost(
+def test_ten_rounds_with_a_forgetful_model_keep_constraints_todos_paths_and_requests(
     loss, fed_back, seed
 ):
     """S0-20 S0-48 S0-49 S2-02 S4-21: planted constraints, paths, todos and the latest request are all
@@ -345,7 +345,7 @@ SNAPSHOT = """<state_snapshot>
 </state_snapshot>"""
 
 
-def test_ten_rounds_of_a_form_keep_what_the_model_leaves_out_of_its_update():
+def test_ten_updates_of_a_form_keep_the_facts_that_the_model_leaves_out():
     """S0-27 S1-36: each answer tells of its own round only; the form merges it into what was known."""
     form = SnapshotForm()
     view = View.of([])
@@ -368,7 +368,7 @@ def test_ten_rounds_of_a_form_keep_what_the_model_leaves_out_of_its_update():
 # --- anchoring -----------------------------------------------------------------------------------
 
 
-def test_conformance_09_12_the_earlier_summary_goes_in_as_such_and_not_as_conversation():
+def test_conformance_09_12_the_earlier_summary_is_not_sent_as_conversation():
     """S2-46 S2-50 S1-36 C0-9 C2-12: only what is new is read, and the summary is updated."""
     first = compact(
         [*filler(0), *filler(1), *filler(2)],
@@ -389,7 +389,7 @@ def test_conformance_09_12_the_earlier_summary_goes_in_as_such_and_not_as_conver
 
 
 @given(transcripts(max_turns=4), st.sampled_from([Rules(), ANTHROPIC, Rules(openai_chat.RULES)]))
-def test_a_view_fed_back_is_compacted_as_the_grown_history_is(messages, rules):
+def test_a_view_sent_back_keeps_the_same_last_request_as_the_grown_history(messages, rules):
     """The requests of both are the same, whoever keeps the history."""
     first = compact(messages, RuleSummary(), rules=rules, max_tokens=4_000)
     continuation = [assistant("Well. " * 60), *filler(1), *filler(2)]

@@ -145,7 +145,7 @@ def test_conformance_09_a_summary_at_the_beginning_becomes_the_previous_summary(
     assert sum(summary_in(message) is not None for message in again.messages) == 1
 
 
-def test_conformance_09_a_summary_is_no_request():
+def test_conformance_09_a_summary_is_not_taken_for_a_request():
     first, _ = compact(
         see(U("One."), A("x " * 500), U("Two."), A(), rules=CHAT_API, count=by_length), keep=2
     )
@@ -192,11 +192,11 @@ def test_conformance_12_reverting_the_second_summary_shows_the_first():
 
 
 @pytest.mark.parametrize("keep", [-1, -0.5, 1.5])
-def test_an_impossible_tail_is_refused(keep):
+def test_an_invalid_keep_is_refused(keep):
     with pytest.raises(ValueError, match="keep is a number"):
         tail_start(see(U(), A()), keep)
 
 
-def test_no_model_is_asked():
+def test_summarize_asks_no_model_by_default():
     view = see(*[m for _ in range(20) for m in (U(), A("word " * 50))], count=by_length)
     assert not any(isinstance(step, Ask) for step in Summarize()(view))

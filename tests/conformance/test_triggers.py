@@ -52,7 +52,7 @@ def test_conformance_44_a_disabled_or_unknown_window_never_fires(window) -> None
     assert "never fires" in compact.check(conversation(60)).reason
 
 
-def test_conformance_45_cached_tokens_count_once_and_a_sum_over_calls_says_nothing() -> None:
+def test_conformance_45_cached_tokens_count_once_and_summed_usage_is_ignored() -> None:
     """S4-14 S4-15 S4-16: the usage of one response, cache and answer included."""
     budget = refold.Budget(Reserve(32_000), 10_000, window=128_000)
     cached = {
@@ -98,7 +98,7 @@ def test_conformance_46_a_separate_input_limit_still_leaves_headroom_for_the_ans
     assert check.threshold == 252_000
 
 
-def test_conformance_47_a_large_pending_prompt_is_compacted_for_before_it_is_sent() -> None:
+def test_conformance_47_a_large_pending_prompt_triggers_compaction_before_sending() -> None:
     compact = refold.Compactor(
         [ClearToolResults(keep=2), Summarize(keep=4)], refold.Budget(8_000, 4_000)
     )
@@ -123,7 +123,7 @@ def test_conformance_48_usage_from_before_a_compaction_is_stale() -> None:
     assert compact(history).attempts == ()
 
 
-def test_conformance_49_a_floor_above_the_trigger_is_tried_once_until_something_changes() -> None:
+def test_conformance_49_a_request_that_cannot_fit_is_not_retried_until_it_grows() -> None:
     """X-4: what does not fit is said to have no headroom."""
     compact = refold.Compactor(
         [ClearToolResults(keep=2), Summarize(keep=4)], refold.Budget(2_000, 1_000)
@@ -154,7 +154,7 @@ def test_conformance_49_the_same_request_again_is_not_compacted_again() -> None:
     assert outcomes(talk.append({"role": "assistant", "content": "ok"})) == []
 
 
-def test_conformance_49_a_real_change_is_tried_again() -> None:
+def test_conformance_49_a_history_that_has_grown_enough_is_tried_again() -> None:
     compact = refold.Compactor([ClearToolResults(keep=8)], refold.Budget(1_000, 500))
     history = conversation(20)
     assert outcomes(compact(history[:17])) == ["noop", "no_headroom"]
@@ -163,7 +163,7 @@ def test_conformance_49_a_real_change_is_tried_again() -> None:
     assert "applied" in outcomes(view)
 
 
-def test_conformance_49_how_much_progress_and_growth_are_asked_for_is_a_setting() -> None:
+def test_conformance_49_the_required_progress_and_growth_are_settings() -> None:
     history = conversation(20)
     lax = refold.Compactor(
         [ClearToolResults(keep=30)], refold.Budget(1_000, 500, progress=0, hysteresis=0)
@@ -174,7 +174,7 @@ def test_conformance_49_how_much_progress_and_growth_are_asked_for_is_a_setting(
     assert (ended[0], ended[-1]) == ("applied", "no_headroom")
 
 
-def test_conformance_50_by_hand_is_allowed_whatever_failed_before() -> None:
+def test_conformance_50_a_manual_compaction_is_allowed_after_failed_attempts() -> None:
     """S2-39. The breaker for automatic runs is the model ladder's; here the trigger waits, a person need not."""
     history = conversation(40)
     compact = refold.Compactor(
@@ -186,9 +186,7 @@ def test_conformance_50_by_hand_is_allowed_whatever_failed_before() -> None:
     assert outcomes(compact(history)) == []
 
 
-def test_conformance_50_the_breaker_opens_for_automatic_runs_and_a_success_by_hand_closes_it() -> (
-    None
-):
+def test_conformance_50_a_successful_manual_run_closes_the_circuit_breaker() -> None:
     answers = [None, None, None, Answer("A summary."), Answer("Another summary.")]
     model = ScriptedModel(
         [Answer("", "error", "no route", calls=1) if a is None else a for a in answers]
@@ -217,7 +215,7 @@ def test_conformance_11_a_forced_compaction_of_what_fits_keeps_the_latest_exchan
     assert compact(history).payload == view.payload
 
 
-def test_conformance_51_growth_below_the_hysteresis_is_no_reason() -> None:
+def test_conformance_51_growth_below_the_hysteresis_does_not_trigger_a_compaction() -> None:
     """The compaction ends just below the trigger: the next one waits for 5 % of it, not for the next message."""
     history, system = conversation(60, size=200), floor(150)
     compact = refold.Compactor([ClearToolResults(keep=3, at_least=0)], refold.Budget(4_000, 3_900))
@@ -229,9 +227,7 @@ def test_conformance_51_growth_below_the_hysteresis_is_no_reason() -> None:
     assert all(before - after >= 200 for (_, after), (before, _) in pairwise(sizes))
 
 
-def test_conformance_52_a_switch_to_a_smaller_window_is_compacted_for_before_the_first_request() -> (
-    None
-):
+def test_conformance_52_a_smaller_model_compacts_before_its_first_request() -> None:
     windows = {"large": Window(100_000), "small": Window(4_000)}.get
     budget = refold.Budget(90_000, 45_000, window=windows)
     compact = refold.Compactor([ClearToolResults(keep=2), Summarize(keep=4)], budget)
@@ -253,7 +249,7 @@ def test_conformance_52_a_switch_to_a_smaller_window_is_compacted_for_before_the
     assert back(body(history, "large")).attempts == ()
 
 
-def test_conformance_52_a_switch_where_it_fits_or_to_an_unknown_model_is_no_reason() -> None:
+def test_conformance_52_a_switch_to_a_model_that_fits_or_is_unknown_does_not_compact() -> None:
     windows = {"large": Window(100_000), "small": Window(50_000)}.get
     compact = refold.Compactor([Summarize(keep=4)], refold.Budget(90_000, 45_000, window=windows))
     history = conversation(30)
@@ -261,7 +257,7 @@ def test_conformance_52_a_switch_where_it_fits_or_to_an_unknown_model_is_no_reas
         assert compact(body(history, model)).attempts == ()
 
 
-def test_conformance_54_a_rewind_before_the_boundary_shows_what_was_said() -> None:
+def test_conformance_54_a_rewind_before_a_summarys_end_shows_the_original_messages() -> None:
     history = conversation(60)
     compact = refold.Compactor([Summarize(keep=6, max_tokens=300)], refold.Budget(3_000, 1_500))
     edit = compact(history).edits[-1]

@@ -49,7 +49,7 @@ LENS = Profile(words, RULES)
 # --- edits and transcripts -------------------------------------------------------------------
 
 
-def test_an_edits_id_is_its_place_and_maker():
+def test_the_id_of_an_edit_depends_on_its_range_tip_and_maker():
     edit = Edit(1, 3, (user("x"),), "tip", "me")
     assert edit.id == edit_id(1, 3, "tip", "me") == "b4627ca6eba9802e"
     assert (
@@ -67,7 +67,7 @@ def test_an_edits_id_is_its_place_and_maker():
     assert edit_id(0, 1, "", "\ud800") != edit_id(0, 1, "", "")
 
 
-def test_tips_name_prefixes_and_salts_keep_them_apart():
+def test_tips_identify_prefixes_and_differ_by_salt():
     transcript, fork = Transcript.of(talk("a", "b")), Transcript.of(talk("a", "c"))
     assert transcript.tips[0] == "" and len(transcript.tips) == 3 and len(transcript) == 2
     assert transcript.tips[:2] == fork.tips[:2] and transcript.tips[2] != fork.tips[2]
@@ -103,12 +103,12 @@ def test_tips_name_prefixes_and_salts_keep_them_apart():
         Message("user", (ToolResult("k", (Text("a"),)),)),
     ],
 )
-def test_messages_that_say_different_things_have_different_digests(message):
+def test_messages_with_different_content_have_different_hashes(message):
     assert hash_message(message) != hash_message(user("a"))
     assert hash_message(message) == hash_message(Message(message.role, message.parts))
 
 
-def test_digests_are_pairwise_different_and_thinking_is_no_part_of_them():
+def test_hashes_depend_on_part_boundaries_but_not_on_thinking():
     parts = [
         (Text("ab"),),
         (Text("a"), Text("b")),
@@ -120,7 +120,7 @@ def test_digests_are_pairwise_different_and_thinking_is_no_part_of_them():
     assert hash_message(user("\ud800")) != hash_message(user(""))
 
 
-def test_holds_only_within_the_transcript():
+def test_a_transcript_matches_only_edits_with_its_range_and_tip():
     transcript = Transcript.of(talk("a", "b"))
     tips = transcript.tips
     assert transcript.matches(Edit(0, 1, (), tips[1]))
@@ -145,7 +145,7 @@ def test_a_role_may_be_any_text_that_json_can_hold():
     )
 
 
-def test_tips_are_the_same_whenever_somebody_asks_for_them():
+def test_tips_are_the_same_whenever_they_are_computed():
     whole = Transcript.of(talk(*"abcd"))
     early, late = Transcript.of(talk(*"ab")), Transcript.of(talk(*"ab"))
     assert len(early.tips) == 3
@@ -172,7 +172,7 @@ class Weighed(str):
         return super().encode(*how)
 
 
-def test_prefixes_are_hashed_when_somebody_asks_and_once():
+def test_messages_are_hashed_lazily_and_only_once():
     """A turn without edits hashes nothing."""
     hashed: list[str] = []
     messages = [user(Weighed(text, hashed)) for text in "abcd"]
@@ -187,7 +187,7 @@ def test_prefixes_are_hashed_when_somebody_asks_and_once():
     assert hashed == ["a", "b", "c", "d"]
 
 
-def test_a_tail_reads_like_the_tips_from_its_start_on():
+def test_lazy_tips_read_like_a_slice_of_the_tips():
     transcript = Transcript.of(talk(*"abc"))
     tips = tuple(transcript.tips)
     for start in range(5):
@@ -275,7 +275,7 @@ def test_a_shorter_log_does_not_see_what_was_appended_to_its_buffer():
 # --- rules -----------------------------------------------------------------------------------
 
 
-def test_free_cuts_are_those_that_part_no_pair():
+def test_free_cuts_are_the_positions_that_separate_no_pair():
     assert compute_cuts(4, []) == {0, 1, 2, 3, 4}
     assert compute_cuts(4, [(1, 2)]) == {0, 1, 3, 4}
     assert compute_cuts(4, [(0, 2), (1, 3)]) == {0, 4}
@@ -284,7 +284,7 @@ def test_free_cuts_are_those_that_part_no_pair():
     assert compute_cuts(0, []) == {0}
 
 
-def test_violations_come_in_order_and_the_body_reaches_the_rules():
+def test_violations_are_sorted_and_rules_receive_the_body():
     def judge(request):
         return [Fault(1, "b"), Fault(0, str(request.body.get("x")))]
 
@@ -307,7 +307,7 @@ def test_violations_come_in_order_and_the_body_reaches_the_rules():
 # --- views -----------------------------------------------------------------------------------
 
 
-def test_tokens_are_fixed_ones_and_what_is_shown_calibrated():
+def test_tokens_are_the_calibrated_sum_of_fixed_tokens_and_visible_messages():
     profile = Profile(words, RULES, fixed_tokens=100, calibrate=lambda n: 2 * n)
     view = View.of(talk("aaaa", "bbb", "cc"), profile=profile)
     assert (view.estimate, view.tokens, view.tokens_unedited) == (9, 218, 218)
@@ -320,7 +320,7 @@ def test_tokens_are_fixed_ones_and_what_is_shown_calibrated():
     assert outer.extend(talk("dddd")).estimate == 7
 
 
-def test_items_say_what_each_run_is_shown_as():
+def test_items_state_the_messages_and_edit_shown_for_each_range():
     view = View.of(talk("a", "b", "c", "d"), profile=LENS)
     edit = view.fold(1, 3, Message("assistant", (Text("x"),)), by="me")
     items = view.apply(edit).items
@@ -332,7 +332,7 @@ def test_items_say_what_each_run_is_shown_as():
     assert view.apply(edit).cuts == {0, 1, 3, 4}
 
 
-def test_names_are_the_beginning_of_ids():
+def test_an_edit_name_is_the_first_eight_characters_of_its_id():
     view = View.of(talk("a", "b"), profile=LENS)
     edit = view.replace(1, Message("assistant", (Text("x"),)), by="me")
     assert edit.id.startswith(view.edit_name(1, 2, "me")) and len(view.edit_name(1, 2, "me")) == 8
@@ -411,7 +411,7 @@ def fold(start, stop, text):
     return lambda view: view.fold(start, stop, user(text), by=text)
 
 
-def test_attempts_count_edits_and_questions():
+def test_attempts_count_edits_and_model_requests():
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
     answers: list = []
     script = Script(
@@ -426,7 +426,7 @@ def test_attempts_count_edits_and_questions():
     assert done.view.tokens == 52
 
 
-def test_attempts_that_came_to_nothing_say_why():
+def test_attempts_without_an_edit_state_the_reason():
     view = View.of(talk("a" * 50, "b" * 50), profile=LENS)
     bad = Script((fold(0, 2, "x" * 200), lambda v: Edit(0, 1, (), "other history")), [])
     done = drive(compact_if_due(view, [bad, Script((), [])], Budget(10, 10)))
@@ -471,7 +471,7 @@ class Ends:
         (("x",), None, "applied", ""),
     ],
 )
-def test_what_a_strategy_says_of_its_end_counts_where_its_edits_do_not_tell(
+def test_an_ending_sets_the_outcome_if_no_edit_was_applied_or_it_is_degraded(
     edits, ends, outcome, reason
 ):
     """An edit that was taken is one, whatever failed beside it; only `degraded` says more of it."""
@@ -485,7 +485,7 @@ def test_what_a_strategy_says_of_its_end_counts_where_its_edits_do_not_tell(
     assert (attempt.outcome, attempt.reason) == (outcome, reason)
 
 
-def test_an_attempt_tells_its_edits_and_what_its_questions_cost():
+def test_an_attempt_records_its_edits_calls_cost_model_and_prompt():
     """Tokens of the request after each edit; US dollars of all calls; the model and the prompt named last."""
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
     asks = (Ask("q", prompt_id="short-1"), Ask("r", prompt_id="long-2"), Ask("s"), Ask("t"))
@@ -509,7 +509,7 @@ def test_an_attempt_tells_its_edits_and_what_its_questions_cost():
     assert (attempt.model, attempt.prompt) == ("b", "long-2")
 
 
-def test_an_edit_of_the_same_size_is_no_progress():
+def test_an_edit_that_saves_no_tokens_is_not_applied():
     view = View.of(talk("aa", "b"), profile=LENS)
     done = drive(compact_if_due(view, [Script((fold(0, 2, "xxx"),), [])], Budget(1, 1)))
     assert done.view.edits == ()
@@ -523,7 +523,7 @@ def test_later_strategies_do_not_run_once_it_fits():
     assert len(done.attempts) == 1 and done.view.tokens == 2
 
 
-def test_questions_nobody_answers_get_none():
+def test_requests_are_answered_with_none_if_there_is_no_model():
     answers: list = []
     view = View.of(talk("a" * 50), profile=LENS)
     drive(compact_if_due(view, [Script((Ask("q"),), answers)], Budget(1, 1)))
@@ -552,7 +552,7 @@ class Say:
             )
 
 
-def test_at_first_sight_the_smallest_edit_of_a_message_shows():
+def test_the_smallest_local_edit_of_each_message_is_chosen():
     view = View.of(talk("aaaa", "bb", "c"), profile=LENS)
     edits = make_local_edits(view, [Say("xxx"), Say("yyy"), Say("z")])
     assert [(e.start, e.by) for e in edits] == [(0, "Say(text='z')"), (1, "Say(text='z')")]
@@ -561,7 +561,7 @@ def test_at_first_sight_the_smallest_edit_of_a_message_shows():
     assert is_local(Say("x")) and not is_local(Script((), []))
 
 
-def test_levels():
+def test_check_returns_hard_soft_or_none_by_the_thresholds():
     view = View.of(talk("a" * 10), profile=LENS)
     assert [
         Budget(n, 1, soft).check(view) for n, soft in ((10, None), (11, None), (11, 10), (12, 11))
@@ -592,7 +592,7 @@ def weave(*edits: Edit, messages=MESSAGES, alternate=True) -> list:
     return list(render(CountedTranscript.of(Transcript.of(messages), profile), edits))
 
 
-def test_untouched_runs_are_slices():
+def test_messages_without_edits_are_rendered_as_slices():
     assert weave() == [slice(0, 6)]
     assert weave(messages=()) == []
     assert weave(edit(1, 3)) == [slice(0, 1), slice(3, 6)]
@@ -609,7 +609,7 @@ def test_nothing_is_lost_before_a_system_message_that_an_edit_moves():
     ]
 
 
-def test_neighbours_that_an_edit_brings_together_become_one_entry():
+def test_messages_of_one_role_that_an_edit_makes_adjacent_are_joined():
     assert weave(edit(2, 4, X)) == [slice(0, 2), entry((X, None), (MESSAGES[4], 4)), slice(5, 6)]
     assert weave(edit(1, 2)) == [entry((MESSAGES[0], 0), (MESSAGES[2], 2)), slice(3, 6)]
     assert weave(edit(3, 4)) == [
@@ -633,7 +633,7 @@ def test_neighbours_that_an_edit_brings_together_become_one_entry():
     ]
 
 
-def test_neighbours_that_stood_side_by_side_stay_apart():
+def test_messages_of_one_role_that_were_adjacent_before_are_not_joined():
     messages = (*talk("a", "b", "c"), user("d"), user("e"))
     assert weave(edit(3, 4, X), messages=messages) == [slice(0, 3), entry((X, 3)), slice(4, 5)]
     assert weave(edit(2, 4, X, X), messages=messages) == [
@@ -650,12 +650,12 @@ def test_neighbours_that_stood_side_by_side_stay_apart():
     ]
 
 
-def test_where_roles_need_not_alternate_nothing_is_joined():
+def test_nothing_is_joined_if_roles_need_not_alternate():
     assert weave(edit(2, 4, X), alternate=False) == [slice(0, 2), entry((X, None)), slice(4, 6)]
     assert weave(edit(1, 2), alternate=False) == [slice(0, 1), slice(2, 6)]
 
 
-def test_an_inserted_message_that_was_said_keeps_its_origin():
+def test_an_inserted_message_of_the_transcript_keeps_its_position():
     assert weave(edit(0, 3, X, MESSAGES[1]), alternate=False) == [
         entry((X, None)),
         entry((MESSAGES[1], 1)),
@@ -712,7 +712,7 @@ def test_a_payload_is_changed_only_where_it_was_edited():
     assert view.apply(view.replace(4, view.messages[4], by="as it is")).payload == wires
 
 
-def test_an_inserted_message_joins_the_entry_behind_it_in_the_payload_too():
+def test_an_inserted_message_is_joined_with_the_next_entry_in_the_payload():
     wires = payload()
     view = open_view(wires)
     folded = view.apply(view.fold(0, 4, user("so far")))
@@ -726,7 +726,7 @@ def test_an_inserted_message_joins_the_entry_behind_it_in_the_payload_too():
     assert folded.unfold(folded.edits[0].id) == wires[:4]
 
 
-def test_a_view_that_has_grown_is_encoded_into_the_payload_it_came_from():
+def test_a_grown_view_is_encoded_into_the_longer_payload():
     wires = payload()
     view = open_view(wires[:4])
     folded = view.apply(view.fold(0, 3, user("so far")))
@@ -736,7 +736,7 @@ def test_a_view_that_has_grown_is_encoded_into_the_payload_it_came_from():
     assert grown.estimate == folded.estimate + words(grown.transcript.messages[4])
 
 
-def test_views_without_a_payload_send_messages():
+def test_the_payload_of_a_view_without_a_source_is_its_messages():
     view = View.of(talk("a", "b"), profile=LENS)
     assert view.payload == list(talk("a", "b"))
     cleared = view.apply(view.fold(1, 2))
@@ -750,7 +750,7 @@ def thinking(*texts: str, signature: str = "s") -> Message:
     return Message("assistant", (Thinking("hm", signature), *map(Text, texts)))
 
 
-def test_settle_hides_what_a_late_edit_unbinds_and_nothing_else():
+def test_only_thinking_that_a_late_edit_invalidates_is_dropped():
     messages = (
         user("a" * 90),
         thinking("b"),
@@ -771,7 +771,7 @@ def test_settle_hides_what_a_late_edit_unbinds_and_nothing_else():
     assert drop_invalidated_thinking(view, view) is view
 
 
-def test_settle_looks_from_the_earliest_late_edit_on():
+def test_thinking_after_the_earliest_of_several_late_edits_is_dropped():
     """AN-7: of several edits made at once, in whatever order, the first in the history unbinds all behind it."""
     messages = [
         message
@@ -788,14 +788,14 @@ def test_settle_looks_from_the_earliest_late_edit_on():
         )
 
 
-def test_settle_hides_a_message_that_only_thought():
+def test_a_message_of_only_invalidated_thinking_is_hidden():
     messages = (user("a" * 90), thinking(), user("b"), thinking("c"))
     view = View.of(messages, profile=LENS)
     after = drop_invalidated_thinking(view.apply(view.fold(0, 1, user("x"))), view)
     assert [m.text for m in after.messages] == ["x\nb", "c"]
 
 
-def test_settle_lets_the_oldest_thinking_go_without_touching_the_rest():
+def test_clearing_the_oldest_thinking_does_not_drop_later_thinking():
     messages = (user("a"), thinking("b"), user("c"), thinking("d"))
     view = View.of(messages, profile=LENS)
     cleared = view.apply(view.replace(1, Message("assistant", (Text("b"),)), by="ClearThinking"))
@@ -806,7 +806,7 @@ def test_settle_lets_the_oldest_thinking_go_without_touching_the_rest():
 
 
 @pytest.mark.parametrize("mode", ["fixed", "loop"])
-def test_thinking_that_is_not_bound_stays(mode):
+def test_thinking_that_is_not_bound_to_its_prefix_is_kept(mode):
     messages = (user("a" * 90), thinking("b"), user("c"), thinking("d"))
     view = View.of(
         messages, profile=Profile(words, Rules(anthropic.RULES, alternate=True, thinking=mode))
@@ -815,7 +815,7 @@ def test_thinking_that_is_not_bound_stays(mode):
     assert drop_invalidated_thinking(late, view) is late
 
 
-def test_a_revert_takes_out_what_was_thought_from_the_edit_on():
+def test_a_revert_drops_thinking_after_the_reverted_edit():
     """AN-7 AN-11: what stands before the edit is bound to what it was; where nothing changed, nothing goes."""
     messages = (user("a"), thinking("b"), user("c" * 90), thinking("d"), user("e"), thinking("f"))
     view = View.of(messages, profile=LENS)
@@ -831,7 +831,7 @@ def test_a_revert_takes_out_what_was_thought_from_the_edit_on():
     assert edits_after_revert(unbound, unbound.apply(*before.edits)) == []
 
 
-def test_of_a_model_that_is_not_known_the_current_turn_keeps_its_signed_thinking():
+def test_the_current_turn_of_an_unknown_model_keeps_its_signed_thinking():
     """The name may be an alias of one that binds its thinking, or of one that wants it back."""
     messages = (user("a"), thinking("b"), user("c"), thinking("d"))
     view = View.of(messages, profile=Profile(words, Rules(anthropic.RULES, alternate=True)))
@@ -843,7 +843,7 @@ def test_of_a_model_that_is_not_known_the_current_turn_keeps_its_signed_thinking
 # --- small print -----------------------------------------------------------------------------
 
 
-def test_edits_that_only_touch_inside_a_third_do_not_cross():
+def test_nested_or_adjacent_edits_inside_an_outer_edit_do_not_cross():
     view = View.of(talk(*"abcdefgh"), profile=LENS)
     outer = view.fold(0, 8, user("o"))
     spans = [(2, 6), (2, 4), (4, 6), (6, 8), (1, 2), (2, 6)]
@@ -854,7 +854,7 @@ def test_edits_that_only_touch_inside_a_third_do_not_cross():
             view.apply(outer, *inner, view.fold(*crossing, by="crossing"))
 
 
-def test_errors_say_what_is_wrong():
+def test_budget_and_edit_errors_state_the_reason():
     with pytest.raises(
         ValueError, match=r"^the target \(2\) must lie between 0 and the trigger \(1\)$"
     ):
@@ -878,7 +878,7 @@ def test_errors_say_what_is_wrong():
     assert "was made for another history" in done.attempts[0].reason
 
 
-def test_an_async_asker_gets_the_question():
+def test_an_async_model_function_receives_the_request():
     asked = []
 
     async def ask(question: Ask) -> Answer:
@@ -890,7 +890,7 @@ def test_an_async_asker_gets_the_question():
     assert (asked, answers) == ([Ask("q")], [Answer("a")])
 
 
-def test_equal_views_have_equal_hashes_and_others_other_ones():
+def test_different_views_have_different_hashes():
     view = View.of(talk("a", "b"), profile=LENS)
     changed = view.apply(view.replace(1, Message("assistant", (Text("x"),))))
     assert len({hash(view), hash(changed), hash(View.of(talk("a"))), hash(View.of(()))}) == 4
@@ -936,7 +936,7 @@ def test_the_first_extension_shares_the_buffer_and_a_fork_does_not():
         short[9]
 
 
-def test_a_strategy_is_stopped_where_the_view_just_fits():
+def test_a_strategy_is_stopped_as_soon_as_the_view_fits():
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d" * 50), profile=LENS)
     target = view.apply(view.fold(0, 1, user("x"))).tokens
     done = drive(
@@ -947,7 +947,7 @@ def test_a_strategy_is_stopped_where_the_view_just_fits():
     assert (done.view.tokens, len(done.view.edits)) == (target, 1)
 
 
-def test_a_sync_asker_gets_the_question():
+def test_a_sync_model_function_receives_the_request():
     model = ScriptedModel(["a"])
     drive(
         compact_if_due(
@@ -958,7 +958,7 @@ def test_a_sync_asker_gets_the_question():
     assert model.asked == [Ask("q")]
 
 
-def test_keep_passes_over_what_does_not_belong_and_takes_the_rest():
+def test_apply_valid_skips_invalid_edits_and_applies_the_rest():
     view = View.of(talk(*"abcd"), profile=LENS)
     good = view.fold(1, 3)
     assert view.apply_valid([Edit(0, 1, (X,), "elsewhere"), good]).edits == (good,)
@@ -966,7 +966,7 @@ def test_keep_passes_over_what_does_not_belong_and_takes_the_rest():
     assert view.replace(0, X).by == ""
 
 
-def test_items_between_edits_come_once():
+def test_items_between_edits_are_listed_once():
     view = View.of(talk(*"abcdef"), profile=LENS)
     both = view.apply(
         view.replace(1, Message("assistant", (Text("x"),))),
@@ -983,7 +983,7 @@ def test_system_messages_that_an_edit_moves_stay_in_their_order():
     assert view.messages == (Message("user", (Text("x"), Text("y"))), *system, answer)
 
 
-def test_a_fold_may_span_the_only_two_cuts_and_show_a_pair():
+def test_a_fold_may_span_the_only_two_cuts_and_insert_a_call_with_its_result():
     call, answer = (
         Message("assistant", (ToolCall("c", "n", ""),)),
         Message("user", (ToolResult("c", (Text("r"),)),)),
@@ -1015,7 +1015,7 @@ def test_a_fold_may_span_the_only_two_cuts_and_show_a_pair():
         bare.edit_name(0, 0, "")
 
 
-def test_what_an_ambiguous_id_is_called():
+def test_the_error_for_an_ambiguous_id_states_the_prefix():
     view = View.of(talk(*"abcd"), profile=LENS)
     view = view.apply(*(view.replace(0, user("x" * n), by=str(n)) for n in range(1, 40)))
     digit = next(d for d in "0123456789abcdef" if sum(e.id.startswith(d) for e in view.edits) > 1)
@@ -1026,7 +1026,7 @@ def test_what_an_ambiguous_id_is_called():
 # --- what is put on --------------------------------------------------------------------------
 
 
-def test_an_edit_below_another_shows_nothing_and_makes_nothing_smaller():
+def test_an_edit_that_another_edit_hides_saves_no_tokens():
     view = View.of(talk(*"abcdefgh"), profile=Profile(words))
     under = view.replace(4, user(""), by="inner")
     stack = view.apply(view.fold(0, 2, user("x")), view.fold(2, 6, user("y"))).edit_stack()
@@ -1037,7 +1037,7 @@ def test_an_edit_below_another_shows_nothing_and_makes_nothing_smaller():
     assert [edit.by for edit in stack.edits][2:] == ["inner"] and stack.estimate == 4
 
 
-def test_what_a_request_must_keep_is_asked_of_the_rules_for_its_thinking():
+def test_continuity_rules_apply_only_to_their_thinking_mode():
     before, after = Request(talk("a")), Request(talk("a", "b"))
     compared: list[tuple[Request, Request]] = []
 
@@ -1059,7 +1059,7 @@ def test_what_a_request_must_keep_is_asked_of_the_rules_for_its_thinking():
     assert Rules(thinking="free", continuity=rules).check_continuity(before, after) == ()
 
 
-def test_edits_are_found_by_beginnings_of_ids_as_long_as_they_are_unique():
+def test_edits_are_found_by_unique_id_prefixes():
     turns = [
         {"role": ("user", "assistant")[n % 2], "content": f"{n}: " + "some words " * 90}
         for n in range(300)
@@ -1079,7 +1079,7 @@ def test_edits_are_found_by_beginnings_of_ids_as_long_as_they_are_unique():
             view.find_all([wrong])
 
 
-def test_a_beginning_that_several_ids_have_is_refused():
+def test_find_refuses_an_id_prefix_that_several_edits_share():
     messages = [user(f"{n} " + "words " * 50) for n in range(40)]
     view = refold.View.of(messages)
     view = view.apply(*(view.replace(at, user("short"), by="a hand") for at in range(40)))

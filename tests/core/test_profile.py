@@ -37,7 +37,7 @@ def ground(
 
 
 @given(st.lists(st.integers(1, 4), max_size=5))
-def test_a_column_is_worked_out_once_for_each_message(steps):
+def test_a_cached_function_is_called_once_for_each_message(steps):
     of, base, at = Counted(), ground(MESSAGES[:2]), 2
     assert list(base.map_cached(of)) == [len(m.text) for m in MESSAGES[:2]]
     for step in steps:
@@ -46,7 +46,7 @@ def test_a_column_is_worked_out_once_for_each_message(steps):
     assert of.asked == list(MESSAGES[:at])
 
 
-def test_what_an_edit_makes_of_what_it_hides_is_worked_out_once_while_the_transcript_grows():
+def test_messages_that_an_edit_hides_are_hashed_once_while_the_transcript_grows():
     """A turn behind a summary of 10,000 messages hashed each of them: 5 ms instead of 0.2."""
     hashed = list[str]()
 
@@ -70,7 +70,7 @@ def test_what_an_edit_makes_of_what_it_hides_is_worked_out_once_while_the_transc
     assert amended.revert().messages[:12] == tuple(messages)
 
 
-def test_whether_thinking_may_come_late_is_asked_of_what_is_new():
+def test_may_drop_more_thinking_looks_only_at_new_messages():
     """A turn in a task of 10,000 messages looked at each of them."""
     looked = list[str]()
 
@@ -88,7 +88,7 @@ def test_whether_thinking_may_come_late_is_asked_of_what_is_new():
     assert not may_drop_more_thinking(view, 51)  # a request is new, and nothing is signed
 
 
-def test_a_fact_of_a_transcript_is_worked_out_once_and_anew_when_it_has_grown():
+def test_compute_once_runs_once_for_each_transcript_and_again_once_it_has_grown():
     asked = list[int]()
 
     def length(base: CountedTranscript) -> int:
@@ -106,7 +106,7 @@ def test_a_fact_of_a_transcript_is_worked_out_once_and_anew_when_it_has_grown():
     assert asked == [2, 5]
 
 
-def test_columns_of_one_transcript_are_not_mixed_up():
+def test_cached_values_of_several_functions_and_forks_are_kept_separate():
     base = ground(MESSAGES[:3])
     lengths, texts = Counted(), lambda message: message.text
     assert list(base.map_cached(lengths)) == [9, 9, 9]
@@ -117,7 +117,7 @@ def test_columns_of_one_transcript_are_not_mixed_up():
     assert list(base.map_cached(texts)) == [m.text for m in MESSAGES[:3]]
 
 
-def test_another_lens_finds_the_same_transcript_sums_and_columns():
+def test_with_profile_keeps_the_transcript_token_sums_and_cached_values():
     of, base, profile = Counted(), ground(), Profile(fixed_tokens=7)
     base.map_cached(of)
     relensed = base.with_profile(profile)
@@ -130,7 +130,7 @@ def test_another_lens_finds_the_same_transcript_sums_and_columns():
     assert len(of.asked) == len(MESSAGES)
 
 
-def test_what_another_view_counted_is_not_counted_again():
+def test_apply_counted_does_not_count_edits_of_another_view_again():
     of = Counted()
     base = View(ground(profile=Profile(count=of)), estimate=0).revert()
     edits = (base.fold(0, 4, user("a summary")), base.fold(6, 8, user("another")))
@@ -148,7 +148,7 @@ def test_what_another_view_counted_is_not_counted_again():
     assert of.asked[0] == late.insert[0]
 
 
-def test_a_grown_view_keeps_its_edits_its_attempts_and_adds_what_was_added():
+def test_a_grown_view_keeps_its_edits_and_attempts_and_counts_new_messages():
     attempt = Attempt("a strategy", "noop", "nothing to do", 1, 1)
     base = View.of(MESSAGES[:6])
     view = View(base.base, (), None, (), base.estimate, (attempt,)).apply(
@@ -170,7 +170,7 @@ def think_and_call(number: int) -> tuple[Message, ...]:
     return thinking, Message("user", (ToolResult(f"c{number}", (Text("a result " * 40),)),))
 
 
-def test_what_was_thought_before_edits_that_were_made_ahead_is_taken_out():
+def test_thinking_produced_before_a_prepared_edit_was_applied_is_dropped():
     """AN-7"""
     profile = Profile(rules=Rules(thinking="bound"))
     messages = (user("Go."), *(message for n in range(6) for message in think_and_call(n)))
@@ -190,7 +190,7 @@ def test_what_was_thought_before_edits_that_were_made_ahead_is_taken_out():
     )
 
 
-def test_copies_without_thinking_go_with_what_they_copy():
+def test_find_thinking_copies_returns_the_copies_of_the_given_edits():
     view = View.of([user("Go."), *think_and_call(0), *think_and_call(1)])
     copied = view.replace(
         1, Message("assistant", (Text("So."), ToolCall("c0", "read", "{}"))), by="a strategy"

@@ -41,7 +41,7 @@ def test_calls_in_neighbouring_entries_are_one_group() -> None:
     assert [[pair.call.id for pair in group] for group in groups] == [["a", "b"], ["c"]]
 
 
-def test_an_id_used_again_belongs_to_the_latest_call() -> None:
+def test_a_result_of_a_reused_id_belongs_to_the_latest_call() -> None:
     groups = group_calls([calls("a"), results("a"), calls("a"), results("a")])
     assert [(pair.call_at, pair.result_at) for (pair,) in groups] == [(0, 1), (2, 3)]
 
@@ -52,7 +52,7 @@ def test_a_result_without_a_call_is_in_no_group_and_an_open_call_has_no_result()
     assert with_results(groups) == []
 
 
-def test_what_follows_the_models_latest_message_is_unseen() -> None:
+def test_messages_after_the_latest_assistant_message_are_unseen() -> None:
     assert first_unseen([]) == 0
     assert first_unseen([user("x")]) == 0
     assert first_unseen([user("x"), calls("a"), results("a")]) == 2
@@ -88,7 +88,7 @@ def test_calls_are_clearable_if_they_are_old_answered_read_and_not_protected() -
     assert list(clearable_calls(messages, groups, 0, ("read",))) == []
 
 
-def test_a_call_is_looked_for_no_further_than_asked() -> None:
+def test_find_call_searches_only_the_given_number_of_messages() -> None:
     messages = [calls("a"), user("x"), user("y"), results("a")]
     assert find_call(messages, 3, "a", 3) == ToolCall("a", "read", "{}")
     assert find_call(messages, 3, "a", 2) is None

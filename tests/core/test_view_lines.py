@@ -38,7 +38,7 @@ def view():
     )
 
 
-def test_a_view_says_what_it_is_in_one_line(view):
+def test_the_repr_of_a_view_states_messages_tokens_and_edits(view):
     assert re.fullmatch(r"<View: \d+ messages, [\d,]+ of [\d,]+ tokens, \d+ edits?>", repr(view))
     assert repr(refold.View.of([user("Hi.")])) == "<View: 1 messages, 5 of 5 tokens, 0 edits>"
 
@@ -53,7 +53,7 @@ def test_b12_parts_of_a_view_add_up_to_its_tokens(view):
     assert view.tokens_unedited - view.count_part(hidden) <= view.tokens
 
 
-def test_a_view_that_could_not_be_made_small_enough_does_not_fit(view):
+def test_a_view_over_its_goal_does_not_fit(view):
     assert view.fits
     assert view.goal == 12_000
     compact = refold.Compactor([Summarize(keep=6)], refold.Budget(50, 50), model="claude-haiku-4-5")
@@ -65,14 +65,14 @@ def test_a_view_that_could_not_be_made_small_enough_does_not_fit(view):
     assert refold.Compactor(model="claude-haiku-4-5")(history[:1]).fits
 
 
-def test_losses_are_counted_in_a_line_not_listed(view):
+def test_the_repr_of_losses_states_only_their_numbers(view):
     losses = view.losses()
     assert re.fullmatch(r"<Losses: (\d+ [a-z ]+, )*\d+ [a-z ]+>", repr(losses))
     assert f"{len(losses.identifiers)} identifiers" in repr(losses)
     assert repr(refold.View.of([user("Hi.")]).losses()) == "<Losses: none>"
 
 
-def test_the_report_adds_up(view):
+def test_the_savings_in_the_report_add_up(view):
     head, *rows = view.report().split("\n")
     before, after = (int(number.replace(",", "")) for number in re.findall(r"[\d,]{4,}", head)[:2])
     assert (before, after) == (view.tokens_unedited, view.tokens)
@@ -85,14 +85,14 @@ def test_the_report_adds_up(view):
     assert "summary by rules" in view.report()
 
 
-def test_strategies_have_words():
+def test_strategies_are_described_in_words():
     assert describe_strategy("ClearThinking(keep=2)") == "old thinking cleared"
     assert describe_strategy(repr(Summarize(summarizer=ModelSummary()))) == "summary by a model"
     assert describe_strategy("Mine(x=1)") == "Mine"
     assert describe_strategy("") == "edited by hand"
 
 
-def test_edits_that_no_strategy_names_have_words():
+def test_edits_that_no_strategy_made_are_described_in_words():
     """A preview listed `settle` and `decided`, and called what is shown as it came a summary."""
     assert describe_strategy(late_edits.STRIP_THINKING_BY) == "signed thinking dropped"
     assert describe_strategy(f"{DECIDED} (ClipResults(most=5))") == "long tool results clipped"
@@ -144,7 +144,7 @@ class _Tags(HTMLParser):
         self.texts.append(data)
 
 
-def test_a_notebook_shows_a_fold_for_each_edit_and_says_what_it_cuts(view):
+def test_the_notebook_view_has_a_fold_for_each_edit_and_notes_truncation(view):
     page = _Tags()
     page.feed(view._repr_html_())
     assert page.open == []
@@ -161,7 +161,7 @@ def test_a_notebook_shows_a_fold_for_each_edit_and_says_what_it_cuts(view):
 
 
 @given(transcripts())
-def test_what_a_page_shows_is_what_was_said(messages):
+def test_an_html_page_escapes_and_shows_all_message_text(messages):
     """Law: no text is markup, whatever is in it, and none is lost."""
     shown_view = refold.View.of([*messages, user("<script>alert(1)</script> & more")])
     page = _Tags()
@@ -175,7 +175,7 @@ def test_what_a_page_shows_is_what_was_said(messages):
 
 
 @given(transcripts())
-def test_savings_are_those_of_the_edits(messages):
+def test_savings_by_strategy_add_up_to_the_savings_of_visible_edits(messages):
     view = refold.View.of(messages)
     stop = max(view.cuts)
     if stop:
@@ -196,6 +196,6 @@ def test_the_first_words_of_a_message_fit_a_terminal(text: str, width: int) -> N
     assert line == whole or not whole or (line.endswith("…") and whole.startswith(line[:-1]))
 
 
-def test_a_hidden_message_is_a_line_as_wide_as_the_terminal(view) -> None:
+def test_a_hidden_message_is_shown_in_a_line_that_fits_the_terminal(view) -> None:
     lines = [line.text for line in diff_lines(view, width=60) if line.text.startswith("- #")]
     assert lines and max(map(cell_len, lines)) == 60

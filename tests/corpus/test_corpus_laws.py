@@ -125,7 +125,7 @@ def test_requests_are_those_that_the_agent_would_have_sent(record, strategies):
 
 
 @given(record=RECORDS, strategies=STRATEGIES, data=st.data())
-def test_nothing_of_a_later_time_stands_in_an_earlier_segment(record, strategies, data):
+def test_later_messages_do_not_change_an_earlier_segment(record, strategies, data):
     """What came afterwards changes no segment, and no request of the last."""
     starts = answers_at(record["messages"])
     stop = data.draw(st.sampled_from(starts)) + 1
@@ -141,7 +141,7 @@ def test_nothing_of_a_later_time_stands_in_an_earlier_segment(record, strategies
 
 
 @given(record=RECORDS, strategies=STRATEGIES)
-def test_edits_say_what_stands_for_what(record, strategies):
+def test_answers_that_no_edit_hides_are_in_the_segment_in_order(record, strategies):
     """What no edit covers stands in the segment as it was recorded, in order."""
     for row in unroll(record, strategies):
         hidden = {at for edit in row["edits"] for at in range(edit["start"], edit["stop"])}
@@ -155,7 +155,7 @@ def test_edits_say_what_stands_for_what(record, strategies):
 
 
 @given(record=RECORDS, strategies=STRATEGIES)
-def test_a_function_keeps_nothing(record, strategies):
+def test_unroll_has_no_state_and_does_not_change_its_record(record, strategies):
     before = copy.deepcopy(record)
     rows = unroll(record, strategies)
     travelled = pickle.loads(pickle.dumps(partial(corpus.unroll, to=TO, target=TARGET)))
@@ -165,7 +165,7 @@ def test_a_function_keeps_nothing(record, strategies):
 
 
 @given(records=st.lists(RECORDS, max_size=3), strategies=STRATEGIES, is_text=st.booleans())
-def test_a_batch_is_its_records(records, strategies, is_text):
+def test_batch_functions_give_the_same_as_functions_of_single_records(records, strategies, is_text):
     names = ["id", "messages", "model"]
     records = [{name: record[name] for name in names} for record in records]
     batch = {name: [record[name] for record in records] for name in names}
@@ -187,7 +187,7 @@ def test_a_batch_is_its_records(records, strategies, is_text):
 
 
 @given(record=RECORDS)
-def test_rows_are_records(record):
+def test_rows_of_one_function_are_records_for_another(record):
     """What one function returns another takes."""
     rows = unroll(record)
     assert all(corpus.stats(row)["session"] == "r" for row in rows)
@@ -217,14 +217,14 @@ BAD = [
 
 
 @pytest.mark.parametrize("record", BAD, ids=lambda record: repr(record)[:40])
-def test_what_is_no_conversation_is_an_error_in_one_line(record):
+def test_a_record_without_a_conversation_is_an_error_in_one_line(record):
     with pytest.raises(FormatError) as caught:
         corpus.unroll(record)
     assert 5 < len(str(caught.value)) < 200
     assert "\n" not in str(caught.value)
 
 
-def test_a_bad_row_of_a_batch_is_a_row_that_says_why():
+def test_a_bad_record_of_a_batch_becomes_a_row_with_an_error():
     good = {
         "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
     }
@@ -247,18 +247,18 @@ def test_a_bad_row_of_a_batch_is_a_row_that_says_why():
     ],
     ids=str,
 )
-def test_settings_that_make_no_sense_are_refused(settings):
+def test_invalid_settings_are_refused(settings):
     with pytest.raises(ValueError, match=r"must|strategy"):
         corpus.unroll({"messages": [{"role": "assistant", "content": "yes"}]}, **settings)
 
 
-def test_a_single_strategy_may_stand_for_a_list_of_them():
+def test_strategies_may_be_a_single_name_instead_of_a_list():
     """Its name was read letter by letter: "no strategy is called 'C'"."""
     record = {"messages": [{"role": "assistant", "content": "yes"}]}
     assert corpus.unroll(record, strategies="ClearToolResults(keep=3)") == corpus.unroll(record)
 
 
-def test_a_record_in_its_own_format_is_opened_by_it():
+def test_a_record_is_opened_in_the_format_of_its_provider():
     record = {
         "contents": [{"role": "user", "parts": [{"text": "hi"}]}, {"role": "model", "parts": []}]
     }

@@ -78,7 +78,7 @@ def bad_rows(out: Path) -> list[tuple[int, str]]:
 # --- the same bytes ----------------------------------------------------------------------------
 
 
-def test_the_bytes_are_the_same_whatever_the_number_of_processes(tmp_path, whole):
+def test_the_output_is_the_same_for_any_number_of_processes(tmp_path, whole):
     source = tmp_path / "in.jsonl"
     source.write_bytes(lines(RECORDS))
     assert len(list(read_chunks(source))) >= 3
@@ -89,7 +89,7 @@ def test_the_bytes_are_the_same_whatever_the_number_of_processes(tmp_path, whole
 
 
 @pytest.mark.parametrize("name", ["in.jsonl.gz", "in.jsonl.zst", "list.json", "pretty.json.gz"])
-def test_a_packing_changes_nothing(tmp_path, name):
+def test_compression_does_not_change_the_rows(tmp_path, name):
     records, source = RECORDS[:4], tmp_path / name
     plain = (
         lines(records)
@@ -109,7 +109,7 @@ def test_a_packing_changes_nothing(tmp_path, name):
         assert stream.read() == unroll_in_process(records)
 
 
-def test_tables_hold_the_same_rows(tmp_path):
+def test_parquet_tables_hold_the_same_rows(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     source, table, again = tmp_path / "in.jsonl", tmp_path / "out.parquet", tmp_path / "again.jsonl"
     source.write_bytes(lines(RECORDS[:3]))
@@ -134,7 +134,7 @@ def test_tables_hold_the_same_rows(tmp_path):
     assert [line for line, why in bad_rows(out) if "no Parquet that can be read" in why] == [0]
 
 
-def test_sessions_and_mixed_forms_are_read_side_by_side(tmp_path):
+def test_files_of_different_formats_are_read_in_one_run(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     turns = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "yes"}]
@@ -208,7 +208,7 @@ def test_a_folder_of_events_is_one_session(tmp_path):
     indent=st.sampled_from([None, 1]),
     sizes=st.lists(st.integers(1, 9), min_size=1),
 )
-def test_a_list_comes_in_any_blocks(items, indent, sizes):
+def test_a_json_list_is_read_from_blocks_of_any_size(items, indent, sizes):
     data, blocks = json.dumps(items, indent=indent, ensure_ascii=False).encode(), list[bytes]()
     while data:
         size = sizes[len(blocks) % len(sizes)]
@@ -222,7 +222,7 @@ def test_a_list_comes_in_any_blocks(items, indent, sizes):
 # --- bad input -----------------------------------------------------------------------------------
 
 
-def test_bad_rows_are_put_aside_with_line_and_reason(tmp_path):
+def test_bad_rows_are_written_to_a_file_with_line_and_reason(tmp_path):
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     good = [json.dumps(each).encode() for each in RECORDS[:2]]
     rest = [
@@ -245,7 +245,7 @@ def test_bad_rows_are_put_aside_with_line_and_reason(tmp_path):
     assert (done.tally["sessions"], done.tally["bad"]) == (2, 8)
 
 
-def test_a_file_that_is_cut_off_gives_what_it_has(tmp_path):
+def test_a_truncated_file_gives_its_complete_records(tmp_path):
     cut, empty, out = tmp_path / "cut.jsonl", tmp_path / "empty.jsonl", tmp_path / "out.jsonl"
     halves = [zstandard.compress(lines(part)) for part in (RECORDS[:3], RECORDS[3:5])]
     cut.write_bytes(halves[0] + halves[1][:-9])  # between two lines, as far as can be read
@@ -262,7 +262,7 @@ def test_a_file_that_is_cut_off_gives_what_it_has(tmp_path):
     assert "cut off" in bad_rows(out)[0][1]
 
 
-def test_an_output_that_exists_is_left_alone(tmp_path):
+def test_an_existing_output_is_not_overwritten_by_default(tmp_path):
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(lines(RECORDS[:1]))
     out.write_text("mine")
@@ -276,7 +276,7 @@ def test_an_output_that_exists_is_left_alone(tmp_path):
         unroll(source, tmp_path / "folder.jsonl", overwrite=True)
 
 
-def test_a_second_run_for_an_output_is_kept_out(tmp_path):
+def test_a_second_run_for_the_same_output_is_refused(tmp_path):
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(lines(RECORDS[:1]))
     with lock(out), pytest.raises(RefoldError, match=r"out.jsonl: another run writes it now"):
@@ -285,7 +285,7 @@ def test_a_second_run_for_an_output_is_kept_out(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
-def test_a_full_disk_leaves_nothing_that_looks_whole_and_is_gone_on_from(tmp_path, whole):
+def test_a_run_that_filled_the_disk_leaves_no_output_and_can_be_resumed(tmp_path, whole):
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(lines(RECORDS))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -302,7 +302,7 @@ def test_a_full_disk_leaves_nothing_that_looks_whole_and_is_gone_on_from(tmp_pat
     assert done.tally["sessions"] == len(RECORDS)
 
 
-def test_a_run_that_was_killed_is_gone_on_with(tmp_path, whole):
+def test_a_killed_run_is_resumed(tmp_path, whole):
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(lines(RECORDS))
     words = ["unroll", str(source), "-o", str(out), "--to", "1200", "--jobs", "1"]
@@ -324,7 +324,7 @@ def test_a_run_that_was_killed_is_gone_on_with(tmp_path, whole):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
-def test_a_worker_that_dies_takes_nothing_with_it(tmp_path):
+def test_work_of_a_worker_that_died_is_retried_once_and_then_left_out(tmp_path):
     rows = [[b"a", b"die once"], [b"die", b"b"]]
     chunks = [
         Chunk(str(tmp_path), tuple(enumerate(texts, 1)), str(at), 0)
@@ -353,7 +353,7 @@ def test_closing_the_results_does_not_wait_for_work_under_way(tmp_path):
 # --- rows leave as they are made -----------------------------------------------------------------
 
 
-def test_no_memory_holds_the_rows_of_a_session(tmp_path):
+def test_the_rows_of_a_session_are_not_all_held_in_memory(tmp_path):
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     long = record(0, steps=12)
     long["system"] = ["rules of the house " * 10_000]  # in the body of each row
@@ -369,7 +369,7 @@ def test_no_memory_holds_the_rows_of_a_session(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_session_that_fails_on_its_way_leaves_no_row(tmp_path, suffix):
+def test_a_session_that_fails_midway_leaves_no_row(tmp_path, suffix):
     source, out = tmp_path / "in.jsonl", tmp_path / f"out.jsonl{suffix}"
     records = [record(0), record(1, steps=5), record(2, steps=0)]
     source.write_bytes(lines(records))
@@ -388,7 +388,7 @@ def test_a_session_that_fails_on_its_way_leaves_no_row(tmp_path, suffix):
     assert (done.tally["segments"], done.tally["sessions"]) == (len(names), 2)
 
 
-def test_rows_that_an_earlier_run_left_are_swept(tmp_path):
+def test_temporary_rows_of_an_earlier_run_are_deleted(tmp_path):
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(lines(RECORDS[:1]))
     (tmp_path / "out.jsonl.rows").mkdir()
@@ -398,7 +398,7 @@ def test_rows_that_an_earlier_run_left_are_swept(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
-def test_lines_of_a_session_that_are_no_json_are_bad_rows(tmp_path):
+def test_invalid_json_or_utf8_in_a_file_is_reported_as_a_bad_row(tmp_path):
     """They were passed over without a word, and bytes that are no UTF-8 replaced."""
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     asked, answered = (
@@ -415,7 +415,7 @@ def test_lines_of_a_session_that_are_no_json_are_bad_rows(tmp_path):
     assert bad_rows(out) == [(0, "bytes that are no UTF-8, at byte 45; replaced")]
 
 
-def test_a_record_over_many_lines_is_called_as_it_calls_itself(tmp_path):
+def test_a_record_over_many_lines_keeps_its_own_id(tmp_path):
     """It was called by a hash, whatever its `id`."""
     source, out = tmp_path / "in.json", tmp_path / "out.jsonl"
     record = {"id": "a", "messages": [{"role": "assistant", "content": "hi"}]}
@@ -427,7 +427,7 @@ def test_a_record_over_many_lines_is_called_as_it_calls_itself(tmp_path):
 # --- the command ---------------------------------------------------------------------------------
 
 
-def test_the_command_says_what_it_did(tmp_path, capsys, monkeypatch):
+def test_the_command_prints_its_counts_and_refuses_invalid_arguments(tmp_path, capsys, monkeypatch):
     source, out, page = tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "page.html"
     source.write_bytes(lines(RECORDS[:2]) + b"{}\n")
     words = ["unroll", str(source), "--to", "1200", "--strategy", "ClearToolResults(keep=1)", "-o"]
@@ -466,7 +466,7 @@ def test_standard_input_is_read(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
 
 
-def test_signed_thinking_of_a_session_without_a_model_is_no_reason_to_warn(tmp_path):
+def test_signed_thinking_in_a_session_without_a_model_causes_no_warning(tmp_path):
     """Python's warning, with a line of Refold's code, stood on the terminal."""
     steps = [{"role": "user", "content": "Count."}]
     for n in range(8):

@@ -49,7 +49,7 @@ def iter_outputs(page: Path) -> Iterator[str]:
             yield from text.split("\n...\n")
 
 
-def test_f22_an_environment_has_what_its_extras_name_and_nothing_else(tmp_path: Path) -> None:
+def test_f22_an_environment_has_only_the_packages_of_its_extras(tmp_path: Path) -> None:
     """hypothesis is in the environment of the tests; of a reader's only if the page names its extra."""
     code = "from refold.testing import ScriptedModel, check_strategy, transcripts"
     bare = run_code(create_environment(frozenset(), tmp_path), code, ROOT / "README.md", tmp_path)
@@ -62,7 +62,7 @@ def test_f22_an_environment_has_what_its_extras_name_and_nothing_else(tmp_path: 
     assert (named.returncode, named.stderr) == (0, "")
 
 
-def test_whoever_installs_is_told_where_from() -> None:
+def test_pages_that_install_from_a_clone_explain_how_to_clone() -> None:
     """Every page said "in a clone", and none how to get one."""
     (address,) = set(re.findall(r"^git clone (.+) refold$", PROSE, re.MULTILINE))
     assert address == "<address of this repository>"  # until it is public
@@ -72,7 +72,7 @@ def test_whoever_installs_is_told_where_from() -> None:
             assert "git clone" in text or "start.md#get-it)" in text, name_of(page)
 
 
-def test_messages_are_understood_without_the_repository() -> None:
+def test_messages_refer_neither_to_docs_nor_to_an_unspecified_ledger() -> None:
     """An installation has no `docs`, and the commands know two ledgers: a message says which."""
     wrong = [
         f"{path.relative_to(SOURCE)}: {text}"
@@ -112,7 +112,7 @@ def says_ledger(text: str) -> bool:
     return " " in text and bool(re.search(r"(?<!net )(?<!\.)\bledger\b(?! WHERE)", text))
 
 
-def test_links_lead_somewhere() -> None:
+def test_relative_links_lead_to_existing_files() -> None:
     links = [
         (page, target)
         for page in PAGES
@@ -141,7 +141,7 @@ def test_prose_is_at_most_100_columns_wide() -> None:
     assert wide == set()
 
 
-def test_no_page_holds_the_marks_of_a_merge() -> None:
+def test_no_page_has_merge_conflict_markers() -> None:
     marks = re.compile(r"^(<{7} .*|={7}|>{7} .*)$", re.MULTILINE)
     assert marks.search("a\n<<<<<<< HEAD\nb")
     assert not [
@@ -174,12 +174,12 @@ def test_every_page_is_linked_from_the_readme() -> None:
             assert f"docs/{page.name}" in readme, f"README.md does not link docs/{page.name}"
 
 
-def test_tests_and_sources_that_are_named_are_there() -> None:
+def test_test_and_source_files_named_on_pages_exist() -> None:
     named = re.findall(r"`((?:tests|src/refold|benchmarks)/[a-z0-9_/]+\.(?:py|toml|json))`", PROSE)
     assert named and [path for path in named if not (ROOT / path).exists()] == []
 
 
-def test_the_picture_of_the_floors_is_that_of_the_import_linter() -> None:
+def test_the_diagram_of_the_floors_matches_the_import_linter() -> None:
     """docs/concepts.md draws what `lint-imports` checks: the same rooms, in the same order."""
     page = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
     picture = page.partition("## Floors")[2].split("```")[1].strip("\n").splitlines()
@@ -191,7 +191,7 @@ def test_the_picture_of_the_floors_is_that_of_the_import_linter() -> None:
     ]
 
 
-def test_what_the_gateways_page_sets_are_the_defaults() -> None:
+def test_the_settings_on_the_gateways_page_are_the_defaults() -> None:
     """Whoever copies the refold.toml of docs/gateway.md changes nothing by it."""
     blocks = [code for _, code in code_blocks(ROOT / "docs" / "gateway.md", "toml")]
     table = tomllib.loads(next(code for code in blocks if "[limits]" in code))
@@ -210,7 +210,7 @@ def test_every_name_of_the_reference_is_described() -> None:
     assert [name for name, description in rows if not description.strip()] == []
 
 
-def test_the_reference_has_what_users_call_and_no_helpers() -> None:
+def test_the_reference_lists_the_public_api_and_no_helpers() -> None:
     """It once listed the checks of settings, the texts of our own tests and the parts of a codec."""
     text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     names = set(re.findall(r"^\| `(\w+)", text, re.MULTILINE))

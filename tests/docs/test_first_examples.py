@@ -35,7 +35,9 @@ def bare(compactor: Compactor) -> Compactor:
     )
 
 
-def test_f23_the_first_examples_keep_and_save(tmp_path: Path, monkeypatch) -> None:
+def test_f23_the_first_examples_keep_needed_facts_and_save_tokens(
+    tmp_path: Path, monkeypatch
+) -> None:
     """README's clipped every result at 4,000 characters, the tutorial's saved nothing before the window was full."""
     unedited = OPENED.replay(Compactor([], Budget(10**9, 10**9)))
     compactors = [bare(of_page(page, tmp_path, monkeypatch)) for page in PAGES]
@@ -52,7 +54,7 @@ def decides_by(compactor: Compactor) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("page", PAGES if NIGHTLY else ["README.md"])
 @pytest.mark.slow
-def test_f23_on_a_recorded_session_too(
+def test_f23_the_first_examples_keep_needed_facts_of_a_recorded_session(
     page: str, tmp_path: Path, monkeypatch, shared: Path
 ) -> None:
     path = (

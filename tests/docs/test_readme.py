@@ -20,7 +20,9 @@ DOORS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "door"), DOORS)
-def test_each_door_of_a_page_works_without_the_others(page: str, door: str, tmp_path: Path) -> None:
+def test_each_entry_section_of_a_page_works_without_the_others(
+    page: str, door: str, tmp_path: Path
+) -> None:
     """Blocks once ran in one namespace, among files that the tests had made: what another door had
     imported, and a file before the block that writes it, went unnoticed."""
     name = "258c7280-ae70-4798-800f-63464d01a85d"
@@ -62,7 +64,7 @@ def record_session(path: Path) -> None:
         (("workers = 2", "workers = "), "line 3"),
     ],
 )
-def test_check_names_what_is_wrong_in_the_file(
+def test_serve_check_names_the_invalid_key_or_line_of_the_config_file(
     change: tuple[str, str], names: str, tmp_path: Path
 ) -> None:
     """As start.md says: the key, or the line where it is no TOML."""
@@ -74,13 +76,13 @@ def test_check_names_what_is_wrong_in_the_file(
     assert done.code == 2 and names in done.err and "refold.toml" in done.err, done.err
 
 
-def test_a_page_with_doors_has_three() -> None:
+def test_each_page_with_entry_sections_has_three() -> None:
     assert len(DOORS) == 3 * len({page for page, _ in DOORS})
     text = DOORS["docs/start.md", "I run a coding agent"]
     assert "git clone" in text and "## I run a team" not in text and "refold serve" not in text
 
 
-def test_every_heading_that_a_link_names_is_there() -> None:
+def test_every_linked_heading_exists() -> None:
     """A link to a heading that was renamed leads to the top of a page, and nobody notices."""
     wrong = []
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]

@@ -58,12 +58,12 @@ compact = Compactor([HideFirst(), summarize], Budget(9, 5), NoStore(), ask=answe
 
 
 @nightly
-def test_parts_of_a_users_own_have_the_types_that_are_asked_for(tmp_path, monkeypatch):
+def test_custom_parts_pass_strict_type_checking(tmp_path, monkeypatch):
     assert type_check(PROGRAM, tmp_path, monkeypatch) == (SUCCESS, "")
 
 
 @nightly
-def test_the_first_strategy_of_the_page_has_the_type_it_says(tmp_path, monkeypatch):
+def test_the_first_strategy_of_the_extension_page_passes_type_checking(tmp_path, monkeypatch):
     """mypy missed a return in it: `Steps` is for one that says how it ended."""
     page = (Path(__file__).parents[2] / "docs" / "extend.md").read_text(encoding="utf-8")
     program = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[:2])

@@ -298,7 +298,7 @@ def test_a_loop_of_tools_ends_in_an_answer(place, kind: type[Chat]) -> None:
 
 
 @KINDS
-def test_errors_are_what_the_sdk_knows(place, kind: type[Chat]) -> None:
+def test_a_context_error_raises_the_exception_class_of_the_sdk(place, kind: type[Chat]) -> None:
     _, url = place
     errors = litellm().ContextWindowExceededError if kind is LiteLLM else kind.errors
     with pytest.raises(errors):
@@ -308,7 +308,9 @@ def test_errors_are_what_the_sdk_knows(place, kind: type[Chat]) -> None:
 
 
 @KINDS
-def test_a_session_longer_than_its_window_goes_on(place, kind: type[Chat]) -> None:
+def test_a_session_longer_than_its_window_continues_without_refusals(
+    place, kind: type[Chat]
+) -> None:
     upstream, url = place
 
     async def session(sdk: Chat) -> int:

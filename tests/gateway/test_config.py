@@ -95,7 +95,7 @@ key_env = "ENGINE_KEY"
 """
 
 
-def test_a_whole_file() -> None:
+def test_a_whole_config_file_is_read() -> None:
     config = parse_config(WHOLE, environment={"ENGINE_KEY": "k"})
     assert config.port == 9000 and config.hold_seconds == 1.0 and not config.answer_headers
     claude, here = config.upstreams
@@ -124,7 +124,7 @@ def test_a_whole_file() -> None:
     assert settings.engines == {"here": engine}
 
 
-def test_summaries_are_asked_of_the_named_model() -> None:
+def test_summaries_are_requested_from_the_configured_model() -> None:
     with ScriptedProvider(["A summary."]) as server:
         text = f'[summaries]\nmodel = "small"\nurl = "{server.url}/v1"\nkey_env = "SUMMARY_KEY"\n'
         config = parse_config(text, environment={"SUMMARY_KEY": "k-1\n"})
@@ -218,14 +218,14 @@ def test_errors_name_file_and_key_and_what_to_write_instead(text: str) -> None:
 
 
 @pytest.mark.parametrize("old", ["workers", "threads"])
-def test_f13_a_word_of_another_table_is_refused(old: str) -> None:
+def test_f13_a_key_of_another_table_is_refused(old: str) -> None:
     """`workers` were processes, and in another table threads; `threads` were conversations."""
     with pytest.raises(ConfigError) as error:
         parse_config(f"workers = 2\n\n[compaction]\n{old} = 1\n", "refold.toml", {})
     assert str(error.value).startswith(f"refold.toml: compaction.{old}: unknown; ")
 
 
-def test_f13_every_word_counts_one_thing() -> None:
+def test_f13_each_key_changes_its_own_setting() -> None:
     text = "workers = 2\n[compaction]\ncompute_threads = 3\nconversations = 7\nreserve_tokens = 9\nlower_output_cap = false\n"
     config = parse_config(text, "refold.toml", {})
     settings = config.settings
@@ -244,13 +244,13 @@ def test_f13_every_word_counts_one_thing() -> None:
         ({"native": {"gemini": 3}}, "native must give fields for gemini, not 3"),
     ],
 )
-def test_settings_in_python_are_looked_at_too(wrong: dict, error: str) -> None:
+def test_settings_in_python_are_validated_too(wrong: dict, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         Settings(**wrong)
 
 
 @pytest.mark.parametrize("value", ["1", True, 0, float("nan")])
-def test_limits_are_numbers(value) -> None:
+def test_limits_that_are_not_positive_numbers_are_refused(value) -> None:
     with pytest.raises(ValueError, match="headers must be a number above 0"):
         Limits(headers=value)
 
@@ -266,7 +266,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["admin_token", "salt", "store"])
-def test_no_error_shows_a_secret_of_another_kind(key):
+def test_a_secret_of_the_wrong_type_is_not_shown_in_the_error(key):
     """A token of digits without quotation marks stood in the journal."""
     with pytest.raises(ConfigError, match=rf"^refold.toml: {key}: a text is needed$"):
         parse_config(f"{key} = 1234567890123456")
@@ -321,11 +321,11 @@ def test_other_machines_may_reach_it_only_with_a_token(host: str, token: str, fi
             config.check_servable()
 
 
-def test_names_of_this_machine() -> None:
+def test_names_that_only_begin_like_a_loopback_name_are_not_loopback() -> None:
     assert not is_loopback("localhost.evil.example") and not is_loopback("127.0.0.1.evil.example")
 
 
-def test_upstreams_on_the_command_line() -> None:
+def test_upstreams_on_the_command_line_are_parsed_or_refused() -> None:
     assert parse_upstream("https://a.example/x") == Upstream(
         name="default", url="https://a.example/x"
     )
@@ -345,12 +345,12 @@ def test_upstreams_on_the_command_line() -> None:
         assert "secret" not in str(error.value)
 
 
-def test_providers_are_upstreams() -> None:
+def test_every_provider_preset_is_a_valid_upstream() -> None:
     for name, preset in load_providers().items():
         assert Upstream(name=name, url=preset["url"], apis=tuple(preset.get("apis", ()))).url
 
 
-def test_where_a_provider_is_stands_in_one_place() -> None:
+def test_provider_hosts_are_written_only_in_providers_toml() -> None:
     hosts = {urlsplit(provider["url"]).netloc for provider in load_providers().values()}
     texts = {path.name: path.read_text(encoding="utf-8") for path in FILES}
     twice = {name: host for name, text in texts.items() for host in hosts if host in text}
@@ -390,7 +390,7 @@ def test_a_salt_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("loggers")
-def test_an_application_for_any_server(tmp_path: Path) -> None:
+def test_create_app_reads_its_configuration_from_the_environment(tmp_path: Path) -> None:
     path = tmp_path / "refold.toml"
     path.write_text(
         f'store = "{tmp_path}/e.db"\nlog = "error"\n[[upstream]]\nurl = "https://a.example"\n'
@@ -403,7 +403,7 @@ def test_an_application_for_any_server(tmp_path: Path) -> None:
         configure_logging("loud")
 
 
-def test_log_lines_hold_types_and_places_and_no_message_of_an_error() -> None:
+def test_a_log_line_has_the_type_and_location_of_an_error_but_no_message() -> None:
     def fail() -> None:
         raise RuntimeError("SECRET")
 
@@ -419,7 +419,7 @@ def test_log_lines_hold_types_and_places_and_no_message_of_an_error() -> None:
     assert line["at"][-1].startswith("test_config.py:") and "SECRET" not in json.dumps(line)
 
 
-def test_every_public_name_can_be_had() -> None:
+def test_every_public_name_of_the_package_can_be_imported() -> None:
     assert all(getattr(gateways, name) for name in gateways.__all__)
     assert set(gateways.__all__) <= set(dir(gateways))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
@@ -430,7 +430,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-W", "error", "-m", "refold", "serve", *arguments]
 
 
-def test_refold_serve_says_what_is_wrong(tmp_path: Path, monkeypatch) -> None:
+def test_refold_serve_reports_configuration_errors_in_one_line(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.toml").write_text("prot = 1\n")
     for arguments, error in (
@@ -490,7 +490,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_what_is_not_given_comes_down_with_the_hard_level():
+def test_unset_soft_and_target_levels_are_lowered_to_the_hard_level():
     settings = Settings(hard=0.3)
     assert (settings.soft, settings.target) == (0.3, 0.3)
     assert (Settings().soft, Settings().target) == (0.7, 0.4)

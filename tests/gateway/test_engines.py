@@ -74,7 +74,7 @@ LONG, LONGER = chat_request(12), chat_request(60)
 """The second does not fit its window, and begins with the first."""
 
 
-def test_vllm_is_told_in_a_header_and_the_bytes_stay() -> None:
+def test_vllm_gets_the_session_id_in_a_header_and_an_unchanged_body() -> None:
     with session("vllm") as to:
         to.send(LONG)
         to.send(LONG, x_session_id="its-own")
@@ -84,7 +84,7 @@ def test_vllm_is_told_in_a_header_and_the_bytes_stay() -> None:
     assert second.all("x-session-id") == ["its-own"]
 
 
-def test_vllm_is_asked_to_keep_what_a_compaction_left_in_whole_blocks() -> None:
+def test_vllm_gets_a_hint_to_retain_the_compacted_prefix_in_whole_blocks() -> None:
     with session("vllm", kv_hints=True) as to:
         to.send(LONGER)
         to.send(chat_request(61))
@@ -103,7 +103,7 @@ def test_vllm_is_asked_to_keep_what_a_compaction_left_in_whole_blocks() -> None:
     assert second["kv_hints"]["message_id"] != envelope["message_id"]
 
 
-def test_sglang_knows_a_session_by_a_field_and_is_told_of_its_end() -> None:
+def test_sglang_gets_the_session_id_in_a_field_and_a_close_request() -> None:
     with session("sglang", path="/v1", end_seconds=0.3, key="k") as to:
         to.send(LONG)
         to.send(LONGER)
@@ -114,7 +114,7 @@ def test_sglang_knows_a_session_by_a_field_and_is_told_of_its_end() -> None:
     assert {key: value for key, value in sent[0].items() if key != "session_id"} == json.loads(LONG)
 
 
-def test_sglang_gives_up_what_a_compaction_has_changed_and_nothing_else() -> None:
+def test_an_sglang_session_is_closed_only_if_a_compaction_changed_it() -> None:
     with session("sglang", kv_hints=True) as to:
         to.send(LONG)
         to.send(chat_request(14))
@@ -124,7 +124,7 @@ def test_sglang_gives_up_what_a_compaction_has_changed_and_nothing_else() -> Non
     assert ids[0] == ids[1] == end.json["session_id"] != ids[2]
 
 
-def test_sglang_gives_up_what_a_refused_request_changed_too() -> None:
+def test_sglang_sessions_changed_by_a_refused_request_are_closed_too() -> None:
     """The compaction that was refused had a name of its own, and so had what came before it."""
     with session("sglang", kv_hints=True) as to:
         to.send(LONG)
@@ -138,14 +138,14 @@ def test_sglang_gives_up_what_a_refused_request_changed_too() -> None:
     assert {end.json["session_id"] for end in ends} == set(ids[:2])
 
 
-def test_a_session_that_the_client_names_stays_as_it_is_named() -> None:
+def test_a_session_id_set_by_the_client_is_kept() -> None:
     with session("sglang", kv_hints=True) as to:
         body = chat_request(20, session_params={"id": "its-own"})
         to.send(body)
     assert to.calls[0].body == body
 
 
-def test_dynamo_is_told_in_headers_and_takes_a_last_request() -> None:
+def test_dynamo_gets_the_session_id_in_headers_and_a_final_request() -> None:
     with session("dynamo", end_seconds=0.2) as to:
         to.send(LONG)
         to.send(LONG, x_claude_code_session_id="theirs")
@@ -159,7 +159,7 @@ def test_dynamo_is_told_in_headers_and_takes_a_last_request() -> None:
     assert {end.json["model"] for end in ends} == {"m"}
 
 
-def test_names_that_clients_make_up_are_held_up_to_a_number() -> None:
+def test_the_number_of_tracked_engine_sessions_is_limited() -> None:
     ended, ids = set[str](), {str(number) for number in range(MAX_SESSIONS)}
 
     async def run() -> None:
@@ -184,7 +184,7 @@ def test_names_that_clients_make_up_are_held_up_to_a_number() -> None:
     assert ended == ids
 
 
-def test_an_engine_that_does_not_answer_costs_nobody_anything() -> None:
+def test_requests_succeed_if_an_engine_fails_to_close_a_session() -> None:
     with session("sglang", kv_hints=True) as to:
         to.engine.script = lambda asked: Reply(status=500 if "close" in asked.path else 200)
         to.send(LONG)
@@ -194,7 +194,7 @@ def test_an_engine_that_does_not_answer_costs_nobody_anything() -> None:
     assert len([each for each in to.engine.received if each.path != "/close_session"]) == 3
 
 
-def test_an_engine_s_seconds_decide_where_no_price_is_known() -> None:
+def test_without_prices_the_engine_profile_decides_whether_compaction_pays() -> None:
     """The same session, to engines with a small and with a large cache, and to one of no profile."""
     start = {"role": "user", "content": "Fix the bug."}
 

@@ -92,7 +92,7 @@ def other_end(api: str, body: bytes) -> bytes:
 @pytest.mark.parametrize("api", FORMATS)
 @settings(max_examples=8, deadline=None)
 @given(parent=KEYS, fork=KEYS, steps=st.integers(24, 32))
-def test_d6_law_a_fork_is_sent_as_its_parent_was_and_another_tenant_s_is_not_looked_at(
+def test_d6_law_a_fork_is_sent_like_its_parent_and_tenants_share_no_edits(
     place: Place, api: str, parent, fork, steps: int
 ) -> None:
     tenant, number = f"key-{next(NUMBERS)}", BODY_KEYS[api]

@@ -94,7 +94,7 @@ def test_every_method_and_path_passes(echo, method: str) -> None:
     )
 
 
-def test_headers_pass_but_those_of_the_connection(echo) -> None:
+def test_headers_are_passed_on_except_hop_by_hop_headers(echo) -> None:
     upstream, gateway = echo
     raw = (
         b"POST /v1/messages?beta=true HTTP/1.1\r\nHost: other\r\nanthropic-beta: a\r\nanthropic-beta: b\r\n"
@@ -122,7 +122,7 @@ def test_headers_pass_but_those_of_the_connection(echo) -> None:
     assert sent.all("user-agent") == ["me"] and sent.all("content-length") == ["2"]
 
 
-def test_the_upstreams_headers_and_status_come_back() -> None:
+def test_the_upstreams_status_and_headers_are_returned() -> None:
     headers = (
         ("set-cookie", "a=1"),
         ("set-cookie", "b=2"),
@@ -142,7 +142,7 @@ def test_the_upstreams_headers_and_status_come_back() -> None:
         assert "keep-alive" not in answer.headers and "server" not in answer.headers
 
 
-def test_redirects_are_the_clients_to_follow() -> None:
+def test_redirects_are_returned_to_the_client() -> None:
     with (
         ScriptedProvider(
             [Reply("moved", status=307, location="http://127.0.0.1:9/elsewhere")]
@@ -171,7 +171,7 @@ def test_chunked_bodies_pass(echo, path: str) -> None:
     assert upstream.received[-1].body == b'{"a":1}'
 
 
-def test_a_large_upload_is_not_held_in_memory(echo) -> None:
+def test_a_large_upload_is_passed_on_whole(echo) -> None:
     upstream, gateway = echo
     size = 20 * 1024 * 1024
     answer = CLIENT.post(
@@ -230,7 +230,7 @@ def test_usage_is_reported_and_bytes_are_the_same(api: str, stream: bool) -> Non
         assert outgoing.body == upstream.received[-1].body and usage
 
 
-def test_geminis_stream_as_a_list_has_usage() -> None:
+def test_usage_is_read_from_a_gemini_stream_in_json_list_form() -> None:
     pipeline = ScriptedPipeline()
     with (
         ScriptedProvider([Reply("one two three", usage=(77, 5, 0))]) as upstream,
@@ -251,7 +251,7 @@ CODINGS = {
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-def test_compressed_answers_pass_compressed_and_are_read_on_the_side(coding: str) -> None:
+def test_compressed_responses_stay_compressed_and_their_usage_is_read(coding: str) -> None:
     plain = b'data: {"usage": {"prompt_tokens": 5, "completion_tokens": 1}}\n\n'
     packed = CODINGS[coding](plain)
     pieces = tuple(packed[at : at + 7] for at in range(0, len(packed), 7))
@@ -268,7 +268,7 @@ def test_compressed_answers_pass_compressed_and_are_read_on_the_side(coding: str
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
-def test_compressed_requests_are_read_and_pass_as_they_came(echo, coding: str) -> None:
+def test_compressed_requests_are_read_and_sent_unchanged(echo, coding: str) -> None:
     upstream, gateway = echo
     body = json.dumps(APIS["openai_responses"][1]).encode()
     packed = CODINGS[coding](body)
@@ -279,7 +279,7 @@ def test_compressed_requests_are_read_and_pass_as_they_came(echo, coding: str) -
     assert gateway.gateway.pipeline.incoming[-1].body == body
 
 
-def test_a_compressed_request_that_is_edited_goes_out_plain() -> None:
+def test_an_edited_compressed_request_is_sent_uncompressed() -> None:
     pipeline = ScriptedPipeline(
         lambda incoming: Outgoing(b'{"model":"m","input":"less"}', ("e",), 9, 3, "edited")
     )
@@ -300,7 +300,7 @@ def test_a_compressed_request_that_is_edited_goes_out_plain() -> None:
         assert headers == {"edits": "1", "tokens-before": "9", "tokens-after": "3"}
 
 
-def test_an_edited_request_carries_no_digest_of_what_came() -> None:
+def test_digest_headers_are_removed_from_an_edited_request() -> None:
     pipeline = ScriptedPipeline(
         lambda incoming: Outgoing(
             incoming.body if b"same" in incoming.body else b"{}", ("e",), 9, 3, "edited"
@@ -319,7 +319,7 @@ def test_an_edited_request_carries_no_digest_of_what_came() -> None:
     [b"not gzip", gzip.compress(b"x" * 2_000_000), gzip.compress(b"{}")[:-4]],
     ids=["broken", "a bomb", "cut"],
 )
-def test_what_cannot_be_unpacked_passes_unread(packed: bytes) -> None:
+def test_a_request_that_cannot_be_decompressed_is_sent_unread(packed: bytes) -> None:
     pipeline = ScriptedPipeline()
     small = Limits(body_bytes=1_000_000)
     with (
@@ -348,7 +348,7 @@ def test_headers_of_the_core_replace_the_clients() -> None:
         ) == ["1"]
 
 
-def test_headers_that_tell_can_be_turned_off() -> None:
+def test_refold_response_headers_can_be_turned_off() -> None:
     pipeline = ScriptedPipeline(lambda incoming: Outgoing(b"{}", ("e",), 9, 3, "edited"))
     with (
         ScriptedProvider() as upstream,
@@ -358,7 +358,7 @@ def test_headers_that_tell_can_be_turned_off() -> None:
         assert not [name for name in answer.headers if name.startswith("refold-")]
 
 
-def test_a_refusal_of_the_core_is_answered_and_nothing_goes_upstream() -> None:
+def test_a_refusal_of_the_pipeline_is_answered_without_asking_the_upstream() -> None:
     response = GatewayResponse(
         400, (("content-type", "application/json"), ("content-length", "2")), b"{}"
     )
@@ -408,7 +408,7 @@ def test_an_answer_that_breaks_off_is_not_ended_cleanly(length: bool) -> None:
         assert eventually(lambda: pipeline.counters.get("http_truncated") == 1)
 
 
-def test_an_answer_without_a_body_may_say_how_long_it_would_be() -> None:
+def test_a_304_response_may_have_a_content_length() -> None:
     """A 304 says it (RFC 9110, 8.6): it was waited for, taken for a fault, and the connection closed."""
     answer = (
         b"HTTP/1.1 304 Not Modified\r\netag: x\r\ncontent-length: 99\r\nconnection: close\r\n\r\n"
@@ -445,7 +445,9 @@ TYPES = {
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_that_is_too_large_is_refused_in_the_callers_words(api: str, chunked: bool) -> None:
+def test_a_too_large_body_is_refused_in_the_error_format_of_the_api(
+    api: str, chunked: bool
+) -> None:
     with (
         ScriptedProvider() as upstream,
         serving(config(upstream, limits=Limits(body_bytes=1_000))) as gateway,
@@ -462,7 +464,7 @@ def test_a_body_that_is_too_large_is_refused_in_the_callers_words(api: str, chun
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_missing_upstream_is_reported_in_the_callers_format(api: str) -> None:
+def test_an_unreachable_upstream_is_answered_with_502(api: str) -> None:
     with ScriptedProvider() as upstream:
         where = config(upstream)
     with serving(where) as gateway:
@@ -524,7 +526,7 @@ def test_after_a_context_error_something_smaller_is_sent(api: str, coding: str) 
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_second_context_error_is_the_upstreams_own(api: str) -> None:
+def test_a_second_context_error_is_passed_on_to_the_client(api: str) -> None:
     path, body = APIS[api]
     pipeline = ScriptedPipeline(on_shrink=smaller)
     with (
@@ -548,7 +550,7 @@ FIRST_EVENTS = {
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("shape", ["at once", "byte by byte"])
-def test_a_context_error_as_first_event_counts_too(api: str, shape: str) -> None:
+def test_a_context_error_in_the_first_event_is_retried_too(api: str, shape: str) -> None:
     path, body = stream_of(api)
     first = FIRST_EVENTS[api]
     pieces = (first,) if shape == "at once" else tuple(bytes([byte]) for byte in first)
@@ -579,7 +581,7 @@ def test_an_error_after_the_first_words_is_passed_on() -> None:
         assert pipeline.errors == []
 
 
-def test_an_opening_that_tells_nothing_waits_only_for_a_while() -> None:
+def test_opening_events_without_content_are_held_back_only_briefly() -> None:
     gate = threading.Event()
 
     def pieces():
@@ -601,7 +603,7 @@ def test_an_opening_that_tells_nothing_waits_only_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_foreign_words_for_a_context_error_become_those_of_the_callers_api(api: str) -> None:
+def test_a_context_error_in_another_format_is_rewritten_for_the_callers_api(api: str) -> None:
     odd = Reply(
         "the request exceeds the available context size, try increasing it",
         status=500,
@@ -618,7 +620,7 @@ def test_foreign_words_for_a_context_error_become_those_of_the_callers_api(api: 
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_foreign_words_that_begin_a_stream_become_a_status_of_the_callers_api(api: str) -> None:
+def test_a_context_error_that_begins_a_stream_becomes_a_400_of_the_callers_api(api: str) -> None:
     """As OpenRouter and servers of open models say it after they have begun with 200."""
     message = "the request exceeds the available context size (8192 tokens), try increasing it"
     pieces = [
@@ -643,7 +645,9 @@ def test_foreign_words_that_begin_a_stream_become_a_status_of_the_callers_api(ap
 
 @pytest.mark.parametrize("api", ["anthropic", "openai_chat", "gemini"])
 @pytest.mark.parametrize(("words", "limit"), [(" (40000 tokens)", 8_192), ("", 0)])
-def test_foreign_figures_are_handed_on_and_none_made_up(api: str, words: str, limit: int) -> None:
+def test_token_counts_of_a_rewritten_error_are_kept_and_none_are_invented(
+    api: str, words: str, limit: int
+) -> None:
     window = f" ({limit} tokens)" if limit else ""
     odd = Reply(
         f"request{words} exceeds the available context size{window}, try increasing it",
@@ -681,7 +685,7 @@ def test_websockets_are_answered_with_426(echo) -> None:
     assert statuses(answer) == [426, 200] and b"upgrade: HTTP/1.1" in answer
 
 
-def test_a_fault_in_the_core_is_one_requests_fault(caplog) -> None:
+def test_an_internal_error_fails_only_its_own_request(caplog) -> None:
     def broken(incoming):
         raise RuntimeError("SECRET of the conversation")
 
@@ -745,7 +749,7 @@ def test_streams_are_finished_when_the_gateway_is_stopped() -> None:
         assert first + b"".join(came) == b'data: {"n": 1}\n\ndata: {"n": 2}\n\n'
 
 
-def test_requests_at_once_keep_apart() -> None:
+def test_concurrent_requests_get_their_own_answers() -> None:
     def echoing(asked: Received) -> Reply:
         return Reply(asked.json["messages"][0]["content"], delay=0.05)
 
@@ -812,7 +816,7 @@ def test_the_core_gets_a_credential_and_no_key() -> None:
     [("application/json", 200), ("application/json", 400), ("text/event-stream", 200)],
 )
 @pytest.mark.parametrize("coding", ["gzip", "br"])
-def test_c9_an_answer_that_unpacks_to_much_goes_through_untouched_and_is_counted(
+def test_c9_a_response_that_decompresses_to_much_is_passed_on_and_counted(
     coding, kind, status
 ) -> None:
     plain = b" " * 40_000_000
@@ -833,7 +837,7 @@ def test_c9_an_answer_that_unpacks_to_much_goes_through_untouched_and_is_counted
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br"])
-def test_c9_a_request_that_unpacks_to_much_goes_through_untouched_and_is_counted(coding) -> None:
+def test_c9_a_request_that_decompresses_to_much_is_passed_on_and_counted(coding) -> None:
     plain = b" " * 40_000_000
     packed = gzip.compress(plain) if coding == "gzip" else brotli.compress(plain, quality=3)
     with ScriptedProvider(["Hello."]) as upstream:

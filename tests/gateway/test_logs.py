@@ -41,7 +41,7 @@ def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_an_error_is_logged_with_its_type_and_places():
+def test_an_error_is_logged_with_its_type_and_location_but_no_message():
     with pytest.raises(ValueError, match=SECRET) as caught:
         int(SECRET)
     fields = error_fields(caught.value)
@@ -50,12 +50,12 @@ def test_an_error_is_logged_with_its_type_and_places():
     assert error_fields(ValueError(SECRET)) == {"error": "ValueError", "at": []}
 
 
-def test_of_a_store_it_is_said_what_is_wrong_since_its_errors_quote_nothing():
+def test_the_message_of_a_store_error_is_logged():
     fields = error_fields(StoreError("refold.db: cannot write: database or disk is full"))
     assert fields["message"] == "refold.db: cannot write: database or disk is full"
 
 
-def test_a_store_that_may_not_be_written_is_named_at_the_start(caplog: pytest.LogCaptureFixture):
+def test_a_read_only_store_is_reported_at_the_start(caplog: pytest.LogCaptureFixture):
     """The gateway started without a word, and why its writes failed was not to be seen."""
     if os.geteuid() != 0:
         pytest.skip("needs another user")
@@ -84,7 +84,7 @@ def test_a_store_that_may_not_be_written_is_named_at_the_start(caplog: pytest.Lo
     assert last["error"] == "StoreError" and "readonly database" in last["message"]
 
 
-def test_what_libraries_say_is_one_json_object_a_line_without_what_they_quote():
+def test_log_lines_of_libraries_are_json_and_contain_no_quoted_data():
     """asyncio shows the exception of a task that nobody awaits; psycopg that of a lost connection,
     whose details hold what was to be written."""
     program = (
@@ -106,7 +106,7 @@ def test_what_libraries_say_is_one_json_object_a_line_without_what_they_quote():
     assert line["error"] == "ValueError" and b"secret" not in printed
 
 
-def test_lines_that_nobody_reads_are_dropped_beyond_a_bound_and_missed_in_the_log():
+def test_log_lines_beyond_the_queue_limit_are_dropped_and_the_gap_is_logged():
     program = (
         "from refold.gateway.logs import *\n"
         "from refold.gateway.logs import WRITER\n"
@@ -157,7 +157,9 @@ def test_the_last_line_before_a_crash_is_written(begin: str):
     assert "ValueError: it crashed" in re.sub(r"\{[^{}\n]*\}\n", "", printed)
 
 
-def test_only_requests_pass_through(caplog: pytest.LogCaptureFixture):
+def test_a_failure_outside_a_request_is_not_logged_as_passed_through(
+    caplog: pytest.LogCaptureFixture,
+):
     """What waits for the store is tried once a second, whether there are requests or not."""
     report_failure(Counters(), "", "store", StoreError("refold.db: cannot write"))
     assert not lines(caplog, "passed through")
@@ -165,7 +167,9 @@ def test_only_requests_pass_through(caplog: pytest.LogCaptureFixture):
     assert line["message"] == "refold.db: cannot write"
 
 
-def test_a_summary_that_could_not_be_prepared_is_logged_in_fields(caplog: pytest.LogCaptureFixture):
+def test_a_failed_summary_preparation_is_logged_without_the_error_message(
+    caplog: pytest.LogCaptureFixture,
+):
     def fail() -> None:
         raise ValueError(SECRET)
 
@@ -186,7 +190,7 @@ def test_a_summary_that_could_not_be_prepared_is_logged_in_fields(caplog: pytest
     assert counters.get("prepared", result="failed") == 1
 
 
-def test_a_line_for_people_says_how_a_request_went_and_nothing_that_was_said():
+def test_a_text_log_line_describes_a_request_without_its_content():
     record = logging.LogRecord("refold", logging.INFO, __file__, 1, "request", (), None)
     record.fields = {
         "method": "POST", "path": "/v1/messages", "api": "anthropic", "model": "claude-x",

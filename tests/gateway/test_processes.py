@@ -69,7 +69,7 @@ def read_requests(text):
     ]
 
 
-def test_whichever_is_asked_for_metrics_answers_for_all(running_process):
+def test_any_process_reports_the_metrics_of_all_processes(running_process):
     """Also for one that was killed: a counter never falls."""
     process, upstream = running_process
     for _ in range(30):
@@ -84,7 +84,7 @@ def test_whichever_is_asked_for_metrics_answers_for_all(running_process):
     assert "refold_http_requests_in_progress" in text
 
 
-def test_a_process_that_is_killed_is_replaced_and_the_others_go_on(running_process):
+def test_a_killed_worker_is_replaced_and_requests_are_still_answered(running_process):
     process, _ = running_process
     assert eventually(lambda: len(children(process)) == 3)
     before = set(children(process))
@@ -95,7 +95,7 @@ def test_a_process_that_is_killed_is_replaced_and_the_others_go_on(running_proce
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_c19_a_terminal_that_is_closed_ends_nothing(tmp_path, workers):
+def test_c19_sighup_does_not_end_the_gateway_or_its_workers(tmp_path, workers):
     """SIGHUP ended the gateway at once, with all that was under way; workers too."""
     with ScriptedProvider(["Hello."]) as upstream:
         process = GatewayProcess(
@@ -112,7 +112,7 @@ def test_c19_a_terminal_that_is_closed_ends_nothing(tmp_path, workers):
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_log_that_nobody_reads_holds_up_no_request(tmp_path, workers):
+def test_an_unread_log_pipe_blocks_no_request(tmp_path, workers):
     """Its pipe was full after some 160 requests, and the gateway waited for the reader."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4_096)
@@ -128,7 +128,7 @@ def test_a_log_that_nobody_reads_holds_up_no_request(tmp_path, workers):
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_without_descriptors_connections_wait_and_the_log_and_a_metric_say_so(tmp_path, workers):
+def test_without_free_file_descriptors_connections_wait_and_are_reported(tmp_path, workers):
     """They were closed without a word, which clients and balancers took for a crash."""
     with ScriptedProvider(["Hello."]) as upstream, ExitStack() as connected:
         config = f'[[upstream]]\nurl = "{upstream.url}"\n[limits]\nhead_seconds = 600\n'
@@ -174,7 +174,7 @@ def write_as_ended(place):
     (place / str(os.getpid())).rename(place / "999999999")
 
 
-def test_requests_for_metrics_at_once_are_all_answered(tmp_path):
+def test_concurrent_metrics_requests_are_all_answered(tmp_path):
     """While this process writes its samples for others, as it does once a second."""
     write_as_ended(tmp_path)
     metrics = SharedMetrics(tmp_path, lambda: take_samples("x"))
@@ -185,7 +185,7 @@ def test_requests_for_metrics_at_once_are_all_answered(tmp_path):
     assert {file.name for file in tmp_path.iterdir()} == {"999999999", str(os.getpid())}
 
 
-def test_if_samples_cannot_be_shared_those_of_one_process_are_reported(tmp_path):
+def test_readable_metrics_are_reported_if_sharing_fails(tmp_path):
     write_as_ended(tmp_path)
     (tmp_path / str(os.getpid())).mkdir()
     metrics = SharedMetrics(tmp_path, lambda: take_samples("x"))
@@ -193,7 +193,7 @@ def test_if_samples_cannot_be_shared_those_of_one_process_are_reported(tmp_path)
     assert SharedMetrics(tmp_path / "gone", lambda: take_samples("x"))() == take_samples("x")
 
 
-def test_a_stream_is_finished_before_all_end(tmp_path):
+def test_a_stream_is_finished_before_the_processes_stop(tmp_path):
     gate = Event()
 
     def pieces():
@@ -255,7 +255,7 @@ def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
     assert len(upstream.received[0].body) < len(body) / 2
 
 
-def test_when_their_parent_is_killed_the_others_end(running_process):
+def test_workers_exit_if_their_parent_is_killed(running_process):
     """The last of those that share it."""
     process, _ = running_process
     assert eventually(lambda: len(children(process)) == 3)
@@ -265,7 +265,7 @@ def test_when_their_parent_is_killed_the_others_end(running_process):
 
 
 @pytest.mark.parametrize(("workers", "store"), [(0, "refold.db"), (2, ":memory:")])
-def test_no_workers_or_several_with_a_store_in_memory_are_refused(workers, store):
+def test_zero_workers_or_several_with_an_in_memory_store_are_refused(workers, store):
     with pytest.raises(ValueError, match="workers"):
         Config(
             upstreams=(Upstream(name="a", url="http://127.0.0.1:9"),), workers=workers, store=store

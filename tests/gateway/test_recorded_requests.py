@@ -78,7 +78,7 @@ THREADS = {
 """Requests that carry a part of a history that the provider keeps: refused by design, so that the whole of it comes."""
 
 
-def test_the_real_core_changes_no_byte_where_nothing_is_due(shared: Path) -> None:
+def test_the_real_pipeline_changes_no_byte_if_no_compaction_is_due(shared: Path) -> None:
     """Each is decoded, identified, kept and decided, the short ones too, and what goes on is what came."""
     requests, settings = (
         read_by_name(shared),

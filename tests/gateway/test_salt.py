@@ -36,7 +36,7 @@ LINKS = [os.link, without_links(EPERM), without_links(EOPNOTSUPP)]
 
 
 @pytest.mark.parametrize("link", LINKS, ids=["links", "EPERM", "EOPNOTSUPP"])
-def test_all_who_come_at_once_get_one_salt(
+def test_concurrent_callers_get_the_same_salt(
     tmp_path: Path, link: Callable[[Path, Path], None]
 ) -> None:
     begin = Barrier(8)
@@ -75,7 +75,7 @@ def test_an_unusable_directory_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("loggers")
-def test_what_a_gateway_cannot_start_with_is_named_as_in_its_settings(tmp_path: Path) -> None:
+def test_startup_errors_name_the_store_directory_or_the_listening_address(tmp_path: Path) -> None:
     """Not the draft of a file beside the store, nor a call of Python's."""
     upstreams = (Upstream(name="up", url="http://127.0.0.1:9"),)
     store = tmp_path / "gone" / "refold.db"
@@ -97,9 +97,7 @@ async def compact_long(served: Gateway) -> None:
 
 
 @pytest.mark.parametrize("saves", [True, False])
-def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(
-    tmp_path: Path, *, saves: bool
-) -> None:
+def test_c12_a_gateway_restores_a_deleted_salt_file(tmp_path: Path, *, saves: bool) -> None:
     """With the next edits that are saved, and at its end: a restart made a new one, and found no edit."""
     file = tmp_path / "a.db.salt"
 
@@ -124,7 +122,7 @@ def test_c12_a_gateway_puts_its_salt_back_where_it_was_deleted(
     assert asyncio.run(story()) == file.read_bytes()
 
 
-def test_c12_another_salt_beside_the_store_is_left_and_reported(
+def test_c12_a_different_salt_file_is_kept_and_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = Config(store=str(tmp_path / "a.db"), salt=b"ours", is_salt_stored=True)
@@ -167,7 +165,7 @@ except OSError as error:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit for the size of files")
-def test_on_a_full_disk_the_error_names_the_file_and_leaves_none(tmp_path: Path) -> None:
+def test_a_full_disk_error_names_the_salt_file_and_leaves_no_file(tmp_path: Path) -> None:
     """It said "No space left on device", and not where."""
     command = [sys.executable, "-c", FULL, str(tmp_path / "a.salt")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)

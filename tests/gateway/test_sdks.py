@@ -289,7 +289,7 @@ def test_litellm(place, litellm) -> None:
     assert upstream.received[-1].target == "/v1/messages"
 
 
-def test_errors_are_what_the_sdks_know(refusing, litellm) -> None:
+def test_context_errors_raise_the_exceptions_of_each_sdk(refusing, litellm) -> None:
     with openai.OpenAI(base_url=f"{refusing.url}/v1", api_key="k") as client:
         with pytest.raises(openai.BadRequestError) as chat:
             client.chat.completions.create(model="m", messages=MESSAGES)
@@ -311,7 +311,7 @@ def test_errors_are_what_the_sdks_know(refusing, litellm) -> None:
         )
 
 
-def test_a_client_that_stops_reading_a_stream_stops_the_upstream() -> None:
+def test_a_client_that_closes_a_stream_ends_the_request() -> None:
     with ScriptedProvider([Reply("word " * 5_000, delay=0)]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
         pipeline = ScriptedPipeline()

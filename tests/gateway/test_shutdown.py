@@ -44,7 +44,7 @@ def rows(file, table: str, place) -> int:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_c8_after_sigterm_the_file_of_the_store_alone_holds_everything(tmp_path, workers):
+def test_c8_after_sigterm_the_store_file_is_complete_without_its_wal(tmp_path, workers):
     """`cp refold.db backup.db` after a stop copied a file without any table: all was in the write-ahead log."""
     with ScriptedProvider(["Hello."]) as upstream:
         config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 16_000\n'
@@ -58,7 +58,7 @@ def test_c8_after_sigterm_the_file_of_the_store_alone_holds_everything(tmp_path,
     assert not list(tmp_path.glob("*-wal"))
 
 
-def test_c8_the_command_line_leaves_the_file_alone_whole(tmp_path):
+def test_c8_after_a_cli_command_the_store_file_is_complete_without_its_wal(tmp_path):
     (tmp_path / "history.json").write_text(json.dumps(session(60)))
     command = [
         sys.executable,
@@ -86,7 +86,7 @@ def write_talk(agent: str) -> dict[str, object]:
     return {"messages": messages, "agent_id": agent, "config": {"keep_recent_messages": 2}}
 
 
-def test_f8_what_the_api_s_compact_hides_is_flushed_into_the_file_that_refold_toml_names(tmp_path):
+def test_f8_memories_of_the_compact_operation_are_flushed_to_the_configured_file(tmp_path):
     """S2-55: `flushed_memories` was 0 whatever was done: nothing could name a sink. Agents stay apart, content counts once."""
     with ScriptedProvider(["Hello."]) as upstream:
         config = f'memory = "facts.db"\n[[upstream]]\nurl = "{upstream.url}"\n'
@@ -111,7 +111,7 @@ def test_f8_what_the_api_s_compact_hides_is_flushed_into_the_file_that_refold_to
     assert not list(tmp_path.glob("facts.db-wal"))
 
 
-def test_f8_a_sink_that_cannot_be_opened_stops_the_gateway_at_its_start(tmp_path):
+def test_f8_a_memory_file_that_cannot_be_opened_stops_the_gateway_at_startup(tmp_path):
     (tmp_path / "facts.db").mkdir()
     process = GatewayProcess(
         tmp_path, "memory", 'memory = "facts.db"\n[[upstream]]\nurl = "http://127.0.0.1:1"\n'
@@ -164,7 +164,7 @@ async def answers_of_a_server_that_stops(upstream: str, *, used: bool) -> list[b
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_c8_whoever_has_connected_before_a_stop_is_answered(used):
+def test_c8_connections_opened_before_a_shutdown_are_answered(used):
     """Balancers answered 502 at each restart: connections that waited, or were kept, were reset under a POST."""
     with ScriptedProvider(["Hello."] * 20) as upstream:
         answers = asyncio.run(answers_of_a_server_that_stops(upstream.url, used=used))
@@ -172,7 +172,7 @@ def test_c8_whoever_has_connected_before_a_stop_is_answered(used):
     assert not used or all(b"connection: close" in answer for answer in answers)
 
 
-def test_c8_the_log_says_which_answers_a_stop_has_cut_off(tmp_path):
+def test_c8_responses_cut_off_by_a_shutdown_are_logged(tmp_path):
     """The line of such a request said status 200 and no more; the server added a traceback."""
     with ScriptedProvider([Reply("Hello. " * 50, pause=60)]) as upstream:
         limits = "[limits]\ngrace_seconds = 1\n"

@@ -71,7 +71,7 @@ def place(request):
 
 
 @pytest.mark.parametrize("path", APIS)
-def test_a_session_that_would_have_died_goes_on(place, path: str) -> None:
+def test_a_session_longer_than_the_window_continues_without_an_error(place, path: str) -> None:
     """A known window is never exceeded; an unknown one once, and the client does not see it."""
     upstream, gateway, is_known = place
     edited = []

@@ -42,12 +42,12 @@ def test_every_block_of_the_page_belongs_to_an_environment():
 
 
 @pytest.mark.parametrize("name", sorted({place for place, _ in engines.ENGINES.values()}))
-def test_an_engine_s_environment_has_pins(name):
+def test_the_requirements_of_an_engine_are_pinned(name):
     lines = requirements_path(name, "engines").read_text("utf-8").splitlines()
     assert [line for line in lines if not re.fullmatch(r"#.*|[\w.-]+==[\w.+!-]+", line)] == []
 
 
-def test_the_script_says_nothing_twice():
+def test_no_text_of_the_script_is_repeated():
     assert len(set(texts_said())) == len(texts_said())
 
 
@@ -90,7 +90,7 @@ def make_compactor(place):
     return Compactor(budget=Budget(TRIGGER, TARGET), store=store, format="openai_chat")
 
 
-def test_a_run_as_it_should_be_is_fine(tmp_path):
+def test_a_correct_run_is_judged_as_fine(tmp_path):
     compactor = make_compactor(tmp_path)
     verdict = talk(tmp_path, lambda messages: compactor(messages).payload)
     assert (verdict.answers, verdict.is_fine) == (len(SCRIPT), True)

@@ -97,7 +97,7 @@ def test_a_sliding_window_slides_within_a_task():
 # --- the table of S1-35 ---------------------------------------------------------------------------
 
 
-def test_the_table_has_what_the_seed_leaves_out(runs):
+def test_the_table_has_tokens_seconds_cost_and_integrity_of_each_layer(runs):
     """S1-34 S1-35 C1-14: tokens, measured seconds, cost and integrity of a call, for the history as it is
     and after each layer; tokens and cost fall from layer to layer, and nothing of the seed's is in it."""
     seconds = layers.latency({"small": runs}, FAST)
@@ -120,7 +120,7 @@ def test_the_table_has_what_the_seed_leaves_out(runs):
     assert visible(runs[AS_IT_IS]) == 1.0
 
 
-def test_both_baselines_lose(runs):
+def test_truncation_and_plain_summaries_keep_less_than_layer_2(runs):
     """S0-01 S1-35: though they are given no fewer tokens, truncation and plain summaries show less of what was said than
     layer 2, and less of it can be found again."""
     ours = runs[LAYER_2]
@@ -132,12 +132,12 @@ def test_both_baselines_lose(runs):
         assert sum(baseline.sent.survived.values()) <= sum(ours.sent.survived.values())
 
 
-def test_what_layers_hide_can_be_found(runs):
+def test_layer_1_hides_content_that_recall_can_find(runs):
     """S1-35 C1-14: integrity counts what is visible, and what `recall` brings back, apart."""
     assert visible(runs[LAYER_1]) < layers.integrity(runs[LAYER_1].scores)[1]
 
 
-def test_plain_summaries_are_billed(runs):
+def test_only_plain_summaries_have_a_model_cost(runs):
     assert all(runs[name].asking > 0 for name in PROSE)
     assert runs[LAYER_1].asking == runs[LAYER_2].asking == runs[TRUNCATED].asking == 0
 
@@ -145,7 +145,7 @@ def test_plain_summaries_are_billed(runs):
 # --- the four goals -------------------------------------------------------------------------------
 
 
-def test_four_goals_are_measured_for_each_way(recording):
+def test_four_goals_are_measured_for_each_way_of_shortening_a_history(recording):
     """S3-03: context use, speed, accuracy and cost, each measured, for all four ways of replacing a history."""
     measured = goals.measure(recording)
     assert len(measured) == 5
@@ -165,7 +165,7 @@ def test_four_goals_are_measured_for_each_way(recording):
 # --- probes ---------------------------------------------------------------------------------------
 
 
-def test_probes_are_the_sessions_own_words():
+def test_probes_are_quoted_from_the_session():
     messages = [
         user("Fix it. You must not touch db/schema.sql."),
         assistant("I look at load_rows."),
@@ -177,7 +177,7 @@ def test_probes_are_the_sessions_own_words():
     assert not any(answer == "load_rows" for _, answer in answers)
 
 
-def test_the_question_does_not_hold_the_answer():
+def test_a_probe_question_does_not_contain_its_answer():
     for probe in probes(
         [user("Please open src/a_b.py and then the other_name, whatever comes of it, today.")]
     ):
@@ -193,7 +193,7 @@ def test_chinese_constraints_are_probes():
     assert answers == ["重构导入。不要修改数据库迁移文件。"]
 
 
-def test_what_is_hidden_is_found_but_not_visible():
+def test_hidden_content_is_findable_by_recall_but_not_visible():
     messages = [
         user("Where is the limit kept?"),
         assistant("The limit for rows stands in config/limits.toml, I think."),
@@ -207,7 +207,7 @@ def test_what_is_hidden_is_found_but_not_visible():
     assert score_answers(view, wanted, None)["paths"] == Score(1, 0, 0)
 
 
-def test_no_kind_without_questions_counts():
+def test_kinds_without_probes_do_not_count():
     assert layers.integrity({kind: Score() for kind in KINDS} | {"paths": Score(4, 1, 2)}) == (
         0.25,
         0.5,
@@ -217,7 +217,7 @@ def test_no_kind_without_questions_counts():
 # --- cost and speed -------------------------------------------------------------------------------
 
 
-def test_what_continues_is_read_from_the_cache():
+def test_an_unchanged_prefix_is_billed_as_a_cache_read():
     meter = Meter(count_message)
     view = View.of([user("one " * 100)])
     first = meter.call(view, 0)
@@ -230,7 +230,7 @@ def test_what_continues_is_read_from_the_cache():
     assert meter.breaks == 0
 
 
-def test_what_is_rewritten_breaks_the_cache():
+def test_a_rewritten_message_breaks_the_cache():
     meter = Meter(count_message)
     view = View.of([user("one " * 100), assistant("two " * 100), user("three")])
     meter.call(view, 0)
@@ -240,7 +240,7 @@ def test_what_is_rewritten_breaks_the_cache():
     assert common((user("a"), assistant("b")), (user("a"), assistant("c"))) == 1
 
 
-def test_a_request_is_as_long_as_its_tokens_take():
+def test_a_request_takes_at_least_the_time_of_its_tokens():
     speed = Speed(fixed=0.05, prefill=10_000, cached=1e9, output=1e6)
     long, short = Request("", (user("word " * 2_000),)), Request("", (user("word"),))
     slow, fast, warm = seconds_of([(long,), (short,), (long, long)], speed)
@@ -254,7 +254,7 @@ def test_a_request_is_as_long_as_its_tokens_take():
 @pytest.mark.parametrize(
     ("a", "b", "same"), [("", "", 0), ("abc", "abd", 2), ("ab", "abc", 2), ("x", "y", 0)]
 )
-def test_a_common_beginning(a, b, same):
+def test_the_length_of_the_common_prefix_is_counted(a, b, same):
     assert count_shared(a, b) == same
 
 
@@ -262,7 +262,7 @@ def test_a_common_beginning(a, b, same):
 
 
 @pytest.mark.parametrize("choose", [beginnings, typical])
-def test_an_extract_fits_its_cap_and_is_priced(choose):
+def test_an_extract_fits_its_max_tokens_and_has_a_cost(choose):
     said_before = tuple(
         user(f"Sentence {n} is about rows. It is followed by another one on tables.")
         for n in range(80)
@@ -273,7 +273,7 @@ def test_an_extract_fits_its_cap_and_is_priced(choose):
     assert answer.cost > 0
 
 
-def test_a_plain_summary_stands_for_what_it_hides():
+def test_a_plain_summary_makes_the_view_shorter():
     messages = [
         m
         for n in range(30)
@@ -284,7 +284,7 @@ def test_a_plain_summary_stands_for_what_it_hides():
     assert view.tokens < View.of(messages).tokens
 
 
-def test_sentences_end_where_they_end():
+def test_english_and_chinese_sentences_are_split():
     assert sentences("Read src/a.py first. Then stop!\n不要动它。") == [
         "Read src/a.py first.",
         "Then stop!",

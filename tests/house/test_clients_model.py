@@ -67,7 +67,7 @@ def without_old_results(messages: list, newest: int) -> list:
 
 
 @pytest.mark.parametrize("late", ["", task.LATE], ids=["one request", "one more typed later"])
-def test_a_client_that_keeps_all_words_and_no_old_results_finishes(tmp_path, late: str) -> None:
+def test_a_client_that_keeps_all_messages_but_no_old_results_finishes(tmp_path, late: str) -> None:
     """What the model knows stands in its request alone; each code is noted once."""
     task.lay_out(tmp_path)
     scripted, messages = model(), [{"role": "user", "content": task.PROMPT}]
@@ -83,7 +83,7 @@ def test_a_client_that_keeps_all_words_and_no_old_results_finishes(tmp_path, lat
 
 
 @pytest.mark.parametrize("lost", ["the notes", "the prompt"])
-def test_a_client_that_loses_words_does_not_finish(tmp_path, lost: str) -> None:
+def test_a_client_that_loses_messages_does_not_finish(tmp_path, lost: str) -> None:
     task.lay_out(tmp_path)
     scripted, messages = model(), [{"role": "user", "content": task.PROMPT}]
     while True:
@@ -101,7 +101,7 @@ def test_a_client_that_loses_words_does_not_finish(tmp_path, lost: str) -> None:
     assert (scripted.script.reread > 0) == (lost == "the notes")
 
 
-def test_the_model_of_aider_edits_what_it_sees_and_nothing_else() -> None:
+def test_the_aider_model_edits_only_if_name_code_and_file_are_in_the_request() -> None:
     """It needs the code, the name and the file as it is."""
     part, editor = "part-03.log", aider.Editor()
     sights = {
@@ -147,7 +147,7 @@ def receive(*messages: tuple[str, str]) -> Received:
     return ask_with([{"role": role, "content": text} for role, text in messages])
 
 
-def test_requests_without_the_person_s_words_are_counted() -> None:
+def test_requests_without_the_users_messages_are_counted() -> None:
     """Words that stand in a summary alone are missing; so is what was typed later, from the first request with it on."""
     (client,) = (each for each in claude_code.CLIENTS if each.model == "claude-opus-5-5")
     client = replace(client, api="openai_chat")
@@ -161,7 +161,7 @@ def test_requests_without_the_person_s_words_are_counted() -> None:
     assert count((first,), (first,)) == 2, "it was never shown"
 
 
-def test_requests_whose_speakers_are_mistaken_are_counted() -> None:
+def test_requests_with_wrongly_attributed_messages_are_counted() -> None:
     (client,) = (each for each in claude_code.CLIENTS if each.model == "claude-opus-5-5")
     client = replace(client, api="openai_chat")
     note = "<system-reminder>\nToday's date is Monday.\n</system-reminder>"
@@ -174,7 +174,7 @@ def test_requests_whose_speakers_are_mistaken_are_counted() -> None:
     assert count_mistaken([receive(("user", task.PROMPT), ("user", summary))], client) == 1
 
 
-def test_the_person_does_not_wait_for_a_client_that_has_stopped():
+def test_text_is_typed_without_waiting_for_a_client_that_has_stopped():
     quiet = model()
     quiet.asked_at -= QUIET
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
@@ -183,7 +183,7 @@ def test_the_person_does_not_wait_for_a_client_that_has_stopped():
         assert cat.stdout.read() == b"Begin. And one more."
 
 
-def test_a_run_whose_notes_were_lost_is_not_as_it_should_be():
+def test_a_run_that_lost_its_notes_is_judged_as_not_fine():
     counts = {field.name: 0 for field in fields(Outcome)}
     texts = {"client": claude_code.CLIENTS[0], "way": "window told", "machines": (), "printed": ""}
     outcome = Outcome(**counts | texts | {"is_done": True, "edited": 9})

@@ -66,7 +66,7 @@ def test_that_runs():
 """
 
 
-def test_f28_what_was_not_run_is_said_with_the_command_that_installs_it(tmp_path: Path) -> None:
+def test_f28_skipped_tests_are_reported_with_the_install_command(tmp_path: Path) -> None:
     """19 tests of the page were skipped, and nobody was told."""
     done = run(tmp_path, SKIPPED)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -76,7 +76,7 @@ def test_f28_what_was_not_run_is_said_with_the_command_that_installs_it(tmp_path
     assert "REFOLD_SHARED" in end
 
 
-def test_f28_where_all_is_required_what_is_missing_fails_but_for_recordings(tmp_path: Path) -> None:
+def test_f28_if_all_is_required_missing_components_fail_except_recordings(tmp_path: Path) -> None:
     done = run(tmp_path, SKIPPED, REFOLD_REQUIRE="all")
     assert done.returncode == 1 and "3 failed, 1 passed, 1 skipped" in done.stdout
     assert "this is missing: no browser" in done.stdout
@@ -87,7 +87,7 @@ def test_f28_where_all_is_required_what_is_missing_fails_but_for_recordings(tmp_
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_f28_every_component_is_known_by_its_reason(reason: str) -> None:
+def test_f28_every_component_is_recognised_by_its_skip_reason(reason: str) -> None:
     component = component_of(reason)
     assert component is COMPONENTS[REASONS.index(reason)]
     assert is_failure(reason, {"REFOLD_REQUIRE": "all"}) == component.required
@@ -96,7 +96,7 @@ def test_f28_every_component_is_known_by_its_reason(reason: str) -> None:
     assert first.startswith("2 tests were not run") and then.strip() == component.remedy
 
 
-def test_what_nothing_can_be_installed_for_is_said_all_the_same() -> None:
+def test_skips_without_an_installable_component_are_reported_too() -> None:
     assert list(summarize_skips(["needs another user"])) == [
         "1 test was not run: needs another user"
     ]

@@ -72,7 +72,7 @@ def expressions():
             yield metric["pods"]["metric"]["name"], ""
 
 
-def test_what_alerts_ask_for_is_there_before_the_first_failure():
+def test_metrics_used_by_alerts_are_exported_as_0_before_the_first_failure():
     """`rate` sees no rise in a series that begins with the failure."""
     config = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),))
     text = Gateway(config, Pipeline(config.settings, MemoryStore())).render_metrics().decode()
@@ -87,18 +87,18 @@ def test_what_alerts_ask_for_is_there_before_the_first_failure():
         assert f"\n{name} 0\n" in text
 
 
-def test_a_database_that_hangs_is_told_of_as_one_that_fails():
+def test_the_store_alert_also_covers_a_database_that_hangs():
     (alert,) = [e for e, _ in expressions() if "> 0 or " in e and "failures_total{reason=" in e]
     assert 'reason="store"' in alert and 'reason="resting"' in alert
 
 
-def test_the_balancer_leaves_session_keys_and_sizes_to_the_gateway():
+def test_nginx_passes_headers_with_underscores_and_bodies_of_any_size():
     """nginx drops headers with an underscore, and refuses uploads that the gateway takes."""
     text = (DEPLOY / "nginx.conf").read_text()
     assert "underscores_in_headers on;" in text and "client_max_body_size 0;" in text
 
 
-def test_balancers_say_that_they_ask_for_somebody():
+def test_load_balancers_set_x_forwarded_for():
     """With HAProxy before a gateway without a token, `Host: localhost` opened the admin API to everybody."""
     assert "proxy_set_header X-Forwarded-For $remote_addr;" in (DEPLOY / "nginx.conf").read_text()
     text = (DEPLOY / "haproxy.cfg").read_text()
@@ -106,14 +106,14 @@ def test_balancers_say_that_they_ask_for_somebody():
     assert "http-request deny if !own { path_beg -i /refold /metrics }" in text
 
 
-def test_no_core_file_holds_the_keys_of_callers():
+def test_core_dumps_are_disabled():
     assert "\nLimitCORE=0\n" in (DEPLOY / "refold.service").read_text()
     for path in (ROOT / "compose.yaml", DEPLOY / "compose.yaml"):
         gateway = yaml.safe_load(path.read_text())["services"]["gateway"]
         assert gateway["ulimits"] == {"core": 0}
 
 
-def test_every_figure_and_label_that_is_asked_for_is_exported():
+def test_every_metric_and_label_used_in_an_expression_is_exported():
     names, asked = list_exported(), list(expressions())
     of_prometheus = {"instance", "namespace", "pod"}
     for expression, legend in asked:
@@ -131,13 +131,13 @@ def test_every_figure_and_label_that_is_asked_for_is_exported():
     assert len(asked) > 20
 
 
-def test_a_figure_that_does_not_exist_would_be_noticed():
+def test_a_metric_that_does_not_exist_is_not_listed_as_exported():
     assert "refold_http_requests_total" in list_exported()
     assert "refold_requests_in_progress" not in list_exported()
     assert list_exported()["refold_prepare_seconds_bucket"] >= {"api", "le"}
 
 
-def test_the_gateway_takes_the_settings_and_both_places_have_the_same():
+def test_refold_toml_and_the_config_map_hold_the_same_valid_settings():
     mapped = manifest("ConfigMap")["data"]["refold.toml"]
     environment = {"REFOLD_ADMIN_TOKEN": "x" * 16}
     ours = parse_config((DEPLOY / "refold.toml").read_text(), environment=environment)
@@ -145,7 +145,7 @@ def test_the_gateway_takes_the_settings_and_both_places_have_the_same():
     assert ours.check_servable().retention == "90d"
 
 
-def test_streams_have_time_to_end():
+def test_the_stop_grace_period_is_longer_than_that_of_streams():
     pod = manifest("Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     pause = container["lifecycle"]["preStop"]["sleep"]["seconds"]
@@ -156,13 +156,13 @@ def test_streams_have_time_to_end():
 
 
 @pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])
-def test_probes_ask_what_the_gateway_answers_without_a_token(probe):
+def test_probe_paths_exist_in_the_gateway(probe):
     (container,) = manifest("Deployment")["spec"]["template"]["spec"]["containers"]
     answered = (ROOT / "src/refold/gateway/app.py").read_text()
     assert f'"{container[probe]["httpGet"]["path"]}"' in answered
 
 
-def test_the_files_that_compose_mounts_are_there():
+def test_the_files_that_compose_mounts_exist():
     for service in yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"].values():
         for volume in service.get("volumes", ()):
             if volume.startswith("./"):

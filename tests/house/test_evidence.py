@@ -40,7 +40,7 @@ def history(messages: list[Message]) -> History:
     return History(frozenset(blocks), {name: [b for b in blocks if name in b] for name in names})
 
 
-def test_a_name_that_a_result_brought_and_a_call_uses_is_needed():
+def test_a_name_from_a_result_that_a_later_call_uses_is_needed():
     assert {need.text for need in find_names(SESSION)} == {
         "gateway.capture",
         "order_id",
@@ -55,13 +55,13 @@ def test_a_bare_list_of_names_ties_none_of_them():
     assert is_list_of_names("charge_card, order_id, gateway.capture, amount_cents")
 
 
-def test_a_line_with_what_it_was_about_ties_a_name():
+def test_a_line_with_the_context_of_a_name_ties_it():
     line = "charge_card takes order_id and amount_cents, and captures by the gateway"
     request = Request.of([user(line)], history(SESSION))
     assert request.ties("charge_card", history(SESSION))
 
 
-def test_an_untouched_block_ties_what_it_holds():
+def test_an_unchanged_block_ties_the_names_in_it():
     request = Request.of(SESSION[2:3], history(SESSION))
     assert request.ties("charge_card", history(SESSION)) and not request.rewritten
 
@@ -78,7 +78,7 @@ def test_an_edit_needs_the_lines_that_it_replaces():
     )
 
 
-def test_bounds_are_the_lines_that_later_calls_need_and_the_tail_does_not_hold():
+def test_bounds_count_lines_that_later_calls_need_and_the_tail_lacks():
     """The name stands in a result further back than the tail, then a call uses it; a call that
     uses what the tail holds adds nothing."""
     payload = {"messages": [{"role": "user", "content": "Mend the payment."}]}
@@ -109,7 +109,7 @@ def _count_tokens(payload: dict[str, Any]) -> list[int]:
     return [row.tokens for row in iter_quoted(Session("s", "test", deepcopy(payload)), 300)]
 
 
-def test_a_name_is_bare_if_no_line_says_enough_beside_it_to_tie_it():
+def test_a_name_is_bare_if_no_line_has_enough_context_to_tie_it():
     """What is bare in every line ties by no quotation of these; a path is tied by its state."""
     line = "  uuid: msg.uuid,"
     block = f"def build_row(msg):\n{line}"
@@ -120,7 +120,7 @@ def test_a_name_is_bare_if_no_line_says_enough_beside_it_to_tie_it():
     assert not is_bare("lib/row.py", ["lib/row.py"])
 
 
-def test_sessions_of_a_folder_are_measured_and_what_is_none_is_named(
+def test_sessions_of_a_directory_are_loaded_and_invalid_files_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     messages = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Done."}]

@@ -49,7 +49,7 @@ def session() -> Session:
     )
 
 
-def test_points_are_calls_with_enough_history_that_was_not_all_said_just_now(session: Session):
+def test_points_are_calls_with_a_long_enough_history(session: Session):
     points = choose_points(session, TARGET)
     assert len(points) == 10
     assert set(points) <= set(session.calls)
@@ -57,12 +57,12 @@ def test_points_are_calls_with_enough_history_that_was_not_all_said_just_now(ses
     assert choose_points(session, 10_000) == []
 
 
-def test_the_action_is_what_the_model_says_and_calls_next(session: Session):
+def test_the_action_is_the_next_text_and_call_of_the_model(session: Session):
     assert action_at(session, 3) == "I look at part 1.\nread"
     assert spell(session.messages[:1]) == "[user]\nMend the payment.\n\n[assistant]\n"
 
 
-def test_a_policy_shows_nearly_as_many_tokens_as_the_first(session: Session):
+def test_a_policy_shows_nearly_as_many_tokens_as_the_reference(session: Session):
     at = choose_points(session, TARGET)[5]
     first = view_of(session, at, REFERENCE, 0, TARGET)
     assert 0.8 * TARGET < size_of(first) <= TARGET
@@ -70,7 +70,9 @@ def test_a_policy_shows_nearly_as_many_tokens_as_the_first(session: Session):
     assert abs(size_of(sawtooth) / size_of(first) - 1) < 0.3
 
 
-def test_what_is_far_too_long_is_cut_to_the_tokens_of_the_first(session: Session, tmp_path: Path):
+def test_views_far_over_the_target_are_cut_to_the_tokens_of_the_reference(
+    session: Session, tmp_path: Path
+):
     script = tmp_path / "model.py"
     script.write_text(SCRIPT)
     worker = Worker(Path(sys.executable), script)
@@ -86,13 +88,13 @@ def test_what_is_far_too_long_is_cut_to_the_tokens_of_the_first(session: Session
     assert Measured(**json.loads(json.dumps(vars(last)))) == last
 
 
-def test_an_interval_holds_the_mean_and_is_narrow_where_all_agree():
+def test_an_interval_contains_the_mean_and_has_no_width_if_all_values_agree():
     low, high = interval([1.0, 2.0, 3.0, 4.0] * 20)
     assert 1 < low < 2.5 < high < 4
     assert interval([2.0] * 9) == (2.0, 2.0)
 
 
-def test_a_row_compares_point_by_point():
+def test_a_table_row_compares_policies_point_by_point():
     base = [Measured("abc", 1, "s", at, REFERENCE, 10.0, 100, 5) for at in (1, 2)]
     dearer = [Measured("abc", 1, "s", at, LAST, 12.0 + at, 100, 5) for at in (1, 2)]
     assert row_of(LAST, dearer, base)[1:5] == ["2", "100", "13.5", "+3.5"]

@@ -15,7 +15,7 @@ CURVES = {
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_the_chart_is_svg_that_names_every_policy_and_marks_every_place(tmp_path: Path):
+def test_the_chart_is_svg_with_each_policys_name_and_a_dot_per_measurement(tmp_path: Path):
     write_chart(tmp_path / "chart.svg", CURVES, "Tied & billed")
     root = ET.fromstring((tmp_path / "chart.svg").read_text("utf-8"))
     texts = [element.text for element in root.iter(f"{SVG}text")]
@@ -26,7 +26,7 @@ def test_the_chart_is_svg_that_names_every_policy_and_marks_every_place(tmp_path
     assert all(0 < float(dot.attrib["cy"]) < HEIGHT for dot in dots)
 
 
-def test_the_chart_puts_cost_to_the_right_and_ties_higher():
+def test_the_chart_has_cost_on_the_x_axis_and_ties_on_the_y_axis():
     dots = [
         (float(dot.attrib["cx"]), float(dot.attrib["cy"]))
         for dot in ET.fromstring(draw(CURVES, "")).iter(f"{SVG}circle")
@@ -36,6 +36,6 @@ def test_the_chart_puts_cost_to_the_right_and_ties_higher():
 
 
 @given(st.lists(st.floats(TOP, HEIGHT - 60), max_size=20))
-def test_names_do_not_cover_one_another(heights: list[float]):
+def test_labels_do_not_overlap(heights: list[float]):
     places = sorted(spread(heights))
     assert all(later - place >= LINE - 0.01 for place, later in pairwise(places))

@@ -27,30 +27,30 @@ def page(*texts: str) -> Page:
     return Page([user(text) for text in texts], TALK)
 
 
-def test_a_value_belongs_to_the_name_of_its_kind_that_stands_last_before_it():
+def test_a_value_belongs_to_the_last_name_of_its_kind_before_it():
     whole = page(*(message["content"] for message in CHAT))
     assert [whole.see(fact) for fact in TALK.facts] == ["right", "right"]
     assert page("Harbour Inn", "Lotus Inn", "010-7788").see(HARBOUR) == "wrong"
 
 
-def test_a_name_behind_the_value_in_its_line_counts():
+def test_a_name_after_the_value_on_the_same_line_counts():
     assert page("Lotus Inn", "010-7788 is the Harbour Inn's").see(HARBOUR) == "right"
     assert page("010-7788", "Harbour Inn").see(HARBOUR) == "alone"
 
 
-def test_a_value_without_its_name_or_inside_a_longer_number_is_not_shown_with_it():
+def test_a_value_without_its_name_or_inside_a_longer_number_does_not_count():
     assert page("The number is 010-7788").see(HARBOUR) == "alone"
     assert page("Harbour Inn: 010-77889").see(HARBOUR) == "hidden"
 
 
-def test_a_tail_shows_what_is_in_it_alone():
+def test_a_tail_does_not_show_all_facts():
     total = score(TALK, lambda _, window: Sliding(window // 2), 30)
     assert total.facts == 2
     assert total.right < 2
     assert total.right + total.wrong + total.alone + total.hidden == 2
 
 
-def test_a_field_of_a_record_is_a_fact_if_the_agent_takes_it_up():
+def test_a_field_of_a_record_is_a_fact_if_the_agent_repeats_it():
     record = {"flight_number": "HAT001", "date": "2024-05-20", "price": 152, "legs": 1}
     run = [
         {"role": "tool", "id": "c1", "content": json.dumps([record])},
@@ -59,7 +59,7 @@ def test_a_field_of_a_record_is_a_fact_if_the_agent_takes_it_up():
     assert read_run(run).facts == [Fact("flight_number", "HAT001", "152")]
 
 
-def test_a_figure_of_a_memory_has_the_proper_name_before_it():
+def test_a_figure_is_paired_with_the_proper_name_before_it():
     memory = "【Debts】 Creditor: Access Bank. Interest Rate: 22% a year."
     assert list(iter_figures(memory, "I owe Access Bank, at 22% a year.")) == [
         ("Access Bank", "22%")

@@ -28,7 +28,7 @@ def session(*commands: str, result: str) -> Session:
     return Session("s", "c", {"model": "m", "messages": messages})
 
 
-def test_a_name_that_a_later_call_needs_counts_if_its_line_is_left() -> None:
+def test_a_name_that_a_later_call_needs_counts_if_its_line_is_kept() -> None:
     (result,) = iter_long(session("grep load_pool src", result="\n".join(LOG)), 1_000)
     by_way = {way: Remainder() for way in WAYS}
     for way, text in zip(WAYS, result.shown, strict=True):
@@ -38,11 +38,11 @@ def test_a_name_that_a_later_call_needs_counts_if_its_line_is_left() -> None:
     assert 0 < by_way["outline"].tokens <= by_way["head and tail"].tokens
 
 
-def test_no_result_under_the_limit_counts() -> None:
+def test_results_under_the_limit_are_not_counted() -> None:
     assert not list(iter_long(session(result="short"), 1_000))
 
 
-def test_units_are_those_that_can_be_read() -> None:
+def test_units_count_only_if_they_can_be_read_in_the_output() -> None:
     paths = "\n".join(f"lib/part{n % 5}/file{n}.py" for n in range(200))
     output = Output("listing", "folders", paths, tuple(f"part{n}/" for n in range(6)))
     assert share(output, OutlineResults, 1_000) == 5

@@ -40,7 +40,7 @@ SESSION = [
 ]  # fmt: skip
 
 
-def test_what_has_to_be_handed_over_is_read_from_the_recording():
+def test_items_to_hand_over_are_read_from_the_recording():
     items = read_items(SESSION)
     assert items.request == "Mend the payment. Never touch the migrations."
     assert list(items.instructions) == ["Never touch the migrations."]
@@ -60,7 +60,7 @@ def test_an_edit_that_failed_and_a_file_that_was_removed_are_not_handed_over():
     assert list(read_items([*SESSION, *moved]).files) == [PAY, "log.txt"]
 
 
-def test_a_file_counts_if_it_can_be_distinguished():
+def test_a_file_counts_if_its_path_is_unambiguous():
     assert names_path("see src/pay.py", PAY)
     assert not names_path("see test/src/pay.pyc", PAY)
     bare = Shown([user("changed: pay.py")], SESSION)
@@ -72,14 +72,14 @@ def test_a_file_counts_if_it_can_be_distinguished():
     assert shown.has_state(r"C:\work\src\pay.py")
 
 
-def test_the_state_of_a_file_stands_in_its_line_its_heading_or_its_call():
+def test_the_state_of_a_file_is_read_from_its_line_heading_or_call():
     assert Shown([user("modified: src/pay.py")], SESSION).has_state(PAY)
     assert Shown([user("## Files changed\n- src/pay.py")], SESSION).has_state(PAY)
     assert Shown(SESSION[1:3], SESSION).has_state(PAY)
     assert not Shown([user("src/pay.py was read")], SESSION).has_state(PAY)
 
 
-def test_the_figures_of_a_check_stand_together():
+def test_the_figures_of_a_test_run_must_be_on_one_line():
     assert Shown([user("pytest: 1 failed, 4 passed")], []).has_figures("1 failed, 4 passed in 1s")
     assert not Shown([user("1 failed\n4 passed")], []).has_figures("1 failed, 4 passed in 1s")
 
@@ -99,7 +99,7 @@ def test_points_come_after_the_first_the_fifth_and_the_tenth_compaction():
     assert all(p.at in session.calls and p.items.request.startswith("Question") for p in points)
 
 
-def test_canaries_are_planted_before_calls():
+def test_every_canary_is_planted_exactly_once():
     turns = [{"role": role, "content": "word"} for _ in range(60) for role in ("user", "assistant")]
     session = Session("chat", "chat", {"messages": turns})
     for planted in (plant_each(session), plant_all(session)):

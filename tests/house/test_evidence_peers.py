@@ -24,16 +24,16 @@ SESSION = [
 
 
 @given(st.integers(1_000, 100_000), st.floats(0.3, 3))
-def test_what_sends_in_proportion_to_its_window_comes_to_the_tokens_that_are_wanted(wanted, share):
+def test_a_peer_that_sends_in_proportion_to_its_window_reaches_the_wanted_tokens(wanted, share):
     sent = send_as_many(lambda factor: int(factor * share * wanted), int, wanted)
     assert abs(sent / wanted - 1) <= NEAR
 
 
-def test_what_cannot_send_less_keeps_the_nearest_run():
+def test_a_peer_that_cannot_send_less_keeps_the_nearest_run():
     assert send_as_many(lambda factor: max(900, int(800 * factor)), int, 500) == 900
 
 
-def test_messages_come_back_from_the_format_of_chat_completions():
+def test_messages_round_trip_through_the_chat_completions_format():
     chat = list(iter_chat(SESSION))
     assert open_payload({"messages": chat}).decode() == SESSION
 
@@ -43,7 +43,7 @@ def test_a_result_without_its_call_is_invalid():
     assert has_violation(SESSION[2:])
 
 
-def test_what_the_request_before_began_with_is_read_from_the_cache():
+def test_the_prefix_shared_with_the_previous_request_is_billed_as_cached():
     total = Score()
     total.add_request((), SESSION[:1], SESSION[:1], 0)
     total.add_request(SESSION[:1], SESSION[:3], SESSION[:3], 1)

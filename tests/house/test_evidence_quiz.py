@@ -8,7 +8,7 @@ from benchmarks.evidence.policies import REFERENCE
 from refold.session_files import demo_session
 
 
-def test_a_quiz_is_written_in_two_steps_and_counted(tmp_path, capsys):
+def test_a_quiz_is_written_in_two_steps_and_scored(tmp_path, capsys):
     body = {"model": "claude-haiku-4-5", "max_tokens": 10, "messages": demo_session(60)}
     (tmp_path / "sessions").mkdir()
     (tmp_path / "sessions" / "ferry.json").write_text(json.dumps(body), "utf-8")

@@ -16,11 +16,11 @@ def of(name: str) -> list[str]:
     return [rest for instruction, rest in INSTRUCTIONS if instruction == name]
 
 
-def test_every_extra_is_tried() -> None:
+def test_every_extra_of_the_project_is_tried_by_the_release() -> None:
     assert set(EXTRAS) == set(PROJECT["optional-dependencies"])
 
 
-def test_what_is_installed_is_pinned() -> None:
+def test_installed_packages_are_pinned() -> None:
     lines = (ROOT / "requirements/release.txt").read_text("utf-8").splitlines()
     assert [line for line in lines if not re.fullmatch(r"#.*|[\w.-]+==[\w.+!-]+", line)] == []
     given = {name for text in of("RUN") for name in re.findall(r"requirements/[\w-]+\.txt", text)}
@@ -41,7 +41,7 @@ def test_an_image_is_named_without_a_registry() -> None:
     assert not any("/" in image or image.endswith(":latest") for image in images)
 
 
-def test_the_gateway_is_no_root_and_is_stopped_by_sigterm() -> None:
+def test_the_gateway_container_is_not_root_and_is_stopped_by_sigterm() -> None:
     assert of("USER")[-1] == "10001:10001" and of("STOPSIGNAL") == ["SIGTERM"]
     (port,) = of("EXPOSE")
     assert f'"--port", "{port}"' in of("CMD")[0]

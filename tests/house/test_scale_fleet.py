@@ -42,14 +42,14 @@ def test_law_every_turn_is_answered_lost_or_under_way(fleet, seed):
         assert not counts["requests_lost"] and not counts["summaries_lost"]
 
 
-def test_a_seed_is_a_run():
+def test_the_same_seed_gives_the_same_run():
     first, second, third = (Run(SMALL, Costs(), 60.0, seed).run() for seed in (1, 1, 2))
     assert (first.waits, first.counts) == (second.waits, second.counts)
     assert first.waits != third.waits
     assert first.counts["deaths"] > 3 and first.counts["requests_lost"] > 3
 
 
-def test_one_session_waits_for_what_its_turn_costs_and_no_longer():
+def test_a_single_session_waits_exactly_as_long_as_its_turn_costs():
     fleet = replace(
         SMALL, sessions=1, replicas=1, processes=1, death_every=0.0, turns_between=10**6
     )
@@ -58,7 +58,7 @@ def test_one_session_waits_for_what_its_turn_costs_and_no_longer():
     assert {round(wait, 6) for wait in run.waits[1:]} == {round(costs.warm + costs.version, 6)}
 
 
-def test_a_process_queues_as_theory_says():
+def test_waits_at_a_process_match_those_of_an_m_d_1_queue():
     """Many sessions are near enough a Poisson stream; of fixed work they wait as M/D/1 says."""
     costs = Costs(warm=0.01, cold=0.01, version=0.0, load=0.0)
     fleet = Fleet(sessions=1_500, replicas=1, processes=1, known_sessions=2_000, known_bytes=10**12, answer=15.0, pause=15.0, turns_between=10**6, death_every=0.0)  # fmt: skip
@@ -69,7 +69,7 @@ def test_a_process_queues_as_theory_says():
     assert sum(run.waits) / len(run.waits) == pytest.approx(expected, rel=0.1)
 
 
-def test_sessions_that_stay_with_a_process_are_known_to_it():
+def test_routing_by_session_avoids_cold_turns():
     fleet = replace(SMALL, sessions=24, known_sessions=8, death_every=0.0)
     by_session, by_chance = (
         Run(replace(fleet, routing=way), Costs(), 200.0, warm=50.0).run()
@@ -78,7 +78,7 @@ def test_sessions_that_stay_with_a_process_are_known_to_it():
     assert by_session.counts["cold"] < 0.2 * by_chance.counts["cold"]
 
 
-def test_the_limits_are_those_at_which_the_simulation_is_full():
+def test_the_calculated_limits_match_the_load_of_the_simulation():
     fleet = replace(SMALL, death_every=0.0, known_sessions=10**6, known_bytes=10**12)
     costs = Costs(warm=0.05, cold=0.05)
     limit = find_limits(fleet, costs)["gateways' cores, sessions known"]

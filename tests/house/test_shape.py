@@ -182,11 +182,11 @@ def test_the_top_of_the_package_fits_on_a_screen() -> None:
     assert len(entries) <= 28, sorted(path.name for path in entries)
 
 
-def test_there_are_no_more_modules_than_a_reader_can_hold() -> None:
+def test_the_number_of_modules_is_limited() -> None:
     assert len(FILES) <= MODULES
 
 
-def test_most_modules_serve_more_than_one_other() -> None:
+def test_most_modules_are_imported_by_more_than_one_other() -> None:
     """A module that one other imports is a part of that one, as a rule."""
     importers: dict[str, set[Path]] = {}
     names = {
@@ -204,7 +204,7 @@ def test_most_modules_serve_more_than_one_other() -> None:
     assert len(single) <= SINGLE_IMPORTERS * len(FILES), single
 
 
-def test_a_turn_in_which_nothing_is_due_takes_few_steps() -> None:
+def test_a_turn_below_the_trigger_makes_few_calls() -> None:
     compact = refold.Compactor(refold.default_strategies(20_000), refold.Budget(60_000, 20_000))
     history = [
         message
@@ -273,7 +273,7 @@ def test_a_light_request_passes_through_few_modules() -> None:
     assert len(lightest) <= LIGHT_MODULES, " ".join(sorted(lightest))
 
 
-def test_files_can_be_read_in_one_sitting() -> None:
+def test_few_files_have_over_300_lines_and_none_over_550() -> None:
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
     assert sum(count > 300 for count in lines.values()) <= LONG_FILES
     assert [(str(path), count) for path, count in lines.items() if count > 550] == []
@@ -292,13 +292,13 @@ def test_docstrings_are_at_most_100_columns_wide() -> None:
     assert not wide, sorted(wide)
 
 
-def test_the_http_client_is_as_small_as_its_decision_says() -> None:
+def test_the_http_client_has_at_most_450_lines() -> None:
     """docs/decisions/0018-gateway-client.md: else it is aiohttp's that is used."""
     client = SOURCE / "gateway" / "http" / "client.py"
     assert len(client.read_text(encoding="utf-8").splitlines()) <= 450
 
 
-def test_functions_are_named_by_what_they_do() -> None:
+def test_few_functions_are_named_by_a_bare_participle() -> None:
     """No bare participle (`told`, `kept`): a function is a verb, a predicate begins with is or has, a value is a noun."""
     named = {
         f"{place} {name}"
@@ -308,7 +308,7 @@ def test_functions_are_named_by_what_they_do() -> None:
     assert len(named) <= PARTICIPLES, sorted(named)
 
 
-def test_variables_are_named_for_what_they_hold() -> None:
+def test_few_variables_have_vague_names() -> None:
     vague = {
         f"{place} {name}"
         for place, name, is_function in names_given()
@@ -317,7 +317,7 @@ def test_variables_are_named_for_what_they_hold() -> None:
     assert len(vague) <= VAGUE_VARIABLES, sorted(vague)
 
 
-def test_no_imports_inside_functions() -> None:
+def test_no_function_contains_an_import() -> None:
     inside = [
         f"{n.name}:{i.lineno}"
         for n in functions()
@@ -341,7 +341,7 @@ def test_few_functions_import_our_modules_by_name() -> None:
     assert len(names) <= IMPORTED_BY_NAME, names
 
 
-def test_no_module_is_named_for_nothing() -> None:
+def test_no_module_has_a_meaningless_name() -> None:
     assert not {path.stem for path in FILES} & {
         "utils",
         "util",
@@ -367,7 +367,7 @@ def test_everything_public_has_a_docstring() -> None:
 
 
 @pytest.mark.parametrize("package", [refold, refold.gateway, refold.models])
-def test_type_checkers_see_the_names_that_a_package_imports_when_they_are_used(package) -> None:
+def test_the_stub_of_a_package_matches_its_lazily_imported_names(package) -> None:
     """The stub and the table of a package name the same things of the same modules."""
     assert package.__file__
     stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
@@ -381,7 +381,7 @@ def test_type_checkers_see_the_names_that_a_package_imports_when_they_are_used(p
         package.nothing  # noqa: B018 - reading it is the test
 
 
-def test_importing_refold_imports_nothing_that_is_not_python() -> None:
+def test_importing_refold_imports_only_the_standard_library() -> None:
     code = (
         "import sys, refold; [getattr(refold, name) for name in refold.__all__]; "
         "print(sorted({m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names) - {'refold', '__main__'}))"
@@ -417,7 +417,7 @@ POSIX = {"curses", "fcntl", "grp", "posix", "pty", "pwd", "readline", "resource"
 NOT_ON_WINDOWS = {"SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL", "getuid", "killpg"}
 
 
-def test_nothing_is_imported_that_windows_has_not() -> None:
+def test_no_module_imports_a_package_that_windows_lacks() -> None:
     imports, names = set[str](), set[str]()
     for path, nodes in syntax_nodes().items():
         for node in nodes:

@@ -277,7 +277,7 @@ SHARES = 8
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_no_pattern_is_worse_than_n_log_n(share: int) -> None:
+def test_no_regex_takes_more_than_n_log_n_steps(share: int) -> None:
     """A text that somebody aims at one of our patterns costs what any text of its length costs."""
     dealt = patterns()[share::SHARES]
     assert len(dealt) > 20
@@ -300,7 +300,7 @@ def test_no_pattern_is_worse_than_n_log_n(share: int) -> None:
         (r"\w*_\w*[a-z]\w*$", "match"),
     ],
 )
-def test_the_tool_finds_what_is_worse(source: str, use: str) -> None:
+def test_the_checker_finds_slow_regexes(source: str, use: str) -> None:
     """Patterns as they were before they were mended."""
     assert worst(re.compile(source), use)[0] > WORST
 
@@ -332,7 +332,7 @@ def _is_long(body: parser.SubPattern) -> bool:
     )
 
 
-def test_the_counting_machine_matches_as_re_does() -> None:
+def test_the_step_counting_regex_engine_matches_like_re() -> None:
     """What it counts is what Python does."""
     for pattern in patterns()[:: 1 if NIGHTLY else 12]:
         machine = Machine(pattern.pattern)
@@ -543,7 +543,7 @@ def _shape_text(name: str, size: int, is_bytes: bool) -> Any:
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_no_function_over_text_is_worse_than_n_log_n(share: int) -> None:
+def test_no_text_function_takes_more_than_n_log_n_time(share: int) -> None:
     """Whatever a text is made of, twice as much of it takes hardly more than twice as long."""
     dealt = readers()[share::SHARES]
     assert len(dealt) > 20
@@ -552,7 +552,7 @@ def test_no_function_over_text_is_worse_than_n_log_n(share: int) -> None:
         assert growth <= WORST, f"{reader.where} grows with exponent {growth:.2f} on {name!r}"
 
 
-def test_no_function_over_text_stumbles_over_half_a_surrogate_pair() -> None:
+def test_no_text_function_fails_on_a_lone_surrogate() -> None:
     """JSON may hold one, and so may bytes that are no UTF-8: a session with such a sentence could not be summarised."""
     texts = (
         "Half \ud800 a pair, in prose of some length. " * 4,
@@ -580,12 +580,14 @@ def test_no_function_over_text_stumbles_over_half_a_surrogate_pair() -> None:
         ("ls" + " | cat" * 60 + " | grep x", "ls" + " | cat" * 60 + " | grep x"),
     ],
 )
-def test_c1_a_command_is_listed_without_what_trims_its_output(command: str, listed: str) -> None:
+def test_c1_a_command_is_listed_without_the_pipes_that_trim_its_output(
+    command: str, listed: str
+) -> None:
     """The last of these took months; a pipe in quotes or in `||` trims nothing."""
     assert shell_words.name_command(command) == listed
 
 
-def test_c3_paths_are_read_among_any_other_text() -> None:
+def test_c3_a_list_of_files_is_read_exactly_and_in_linear_time() -> None:
     """A forged list of files is read once; one of ours comes back whole."""
     paths = ["Bash", "we ird, 2", 'q" a']
     text = "## Files\nread: " + " ".join(json.dumps(path) for path in paths)
@@ -610,7 +612,7 @@ def test_an_edit_of_a_file_of_equal_lines_is_applied_in_time_linear_in_its_lengt
     assert grows(read_files, work, (2_000, 8_000, 16_000)) <= WORST
 
 
-def test_a_large_file_that_is_edited_without_end_has_to_be_read_again() -> None:
+def test_the_tracked_text_of_a_large_file_is_dropped_after_many_edits() -> None:
     """8,000 edits of 40,000 lines took half a minute."""
     calls = [{"path": "a.py", "content": "\n".join(f"<{at}>" for at in range(8_000))}]
     calls += [
@@ -629,7 +631,7 @@ def test_a_large_file_that_is_edited_without_end_has_to_be_read_again() -> None:
     assert not read_files(steps)["a.py"].lines
 
 
-def test_a_long_line_that_is_edited_without_end_has_to_be_read_again() -> None:
+def test_the_tracked_text_of_a_long_line_is_dropped_after_many_edits() -> None:
     """8,000 edits of one line took 1.3 seconds, and four times as many sixteen times as long."""
 
     def work(many: int) -> list[Step]:
@@ -661,7 +663,7 @@ def test_a_long_line_that_is_edited_without_end_has_to_be_read_again() -> None:
         "(cd a ",
     ],
 )
-def test_scripts_and_places_are_read_in_time_linear_in_a_commands_length(part: str) -> None:
+def test_shell_commands_are_parsed_in_time_linear_in_their_length(part: str) -> None:
     text = lambda size: f"python - <<E\n{part * (size // len(part))}\nE\n{part * 9}"  # noqa: E731 - a shape
     assert grows(effect_of_command, text, (4_000, 16_000, 64_000)) <= WORST
     text = lambda size: part * (size // len(part))  # noqa: E731 - a shape
@@ -672,7 +674,7 @@ COMMANDS = (500, 2_000, 8_000) if NIGHTLY else (250, 1_000)
 """Of which 2,000 took seconds as long as each was compared with all before it."""
 
 
-def test_folders_are_deleted_in_time_linear_in_their_number() -> None:
+def test_deletions_of_folders_are_read_in_time_linear_in_their_number() -> None:
     """4,000 of them took eleven seconds."""
 
     def work(size: int) -> list[Step]:
@@ -683,7 +685,7 @@ def test_folders_are_deleted_in_time_linear_in_their_number() -> None:
     assert grows(read_state, work, COMMANDS) <= WORST
 
 
-def test_rules_are_taken_back_in_time_linear_in_their_number() -> None:
+def test_requests_that_state_rules_are_read_in_time_linear_in_their_number() -> None:
     """4,000 of them took ninety seconds: what each was about was read anew for each that followed."""
 
     def work(size: int) -> list[Step]:
@@ -703,7 +705,7 @@ def test_rules_are_taken_back_in_time_linear_in_their_number() -> None:
         "git add *.py && git commit -m x",
     ],
 )
-def test_what_git_does_is_noted_in_time_linear_in_its_commands(command: str) -> None:
+def test_git_commands_are_read_in_time_linear_in_their_number(command: str) -> None:
     """8,000 of them after as many files took two minutes."""
 
     @cache
@@ -739,14 +741,14 @@ STEPS: dict[str, Callable[[int], list[Step]]] = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_steps_are_not_compared_with_all_before_without_end(name: str) -> None:
+def test_many_steps_are_read_in_time_linear_in_their_number(name: str) -> None:
     """8,000 decisions, each followed by words that reject another, took half a minute."""
     read = lambda steps: (read_state(steps), read_files(steps))  # noqa: E731 - what is measured
     assert grows(read, STEPS[name], (2_000, 8_000) if NIGHTLY else (500, 2_000)) <= WORST
 
 
 @pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\n\n"])
-def test_c20_what_a_model_answers_is_read_in_time_linear_in_its_length(blank: str) -> None:
+def test_c20_a_model_answer_is_read_in_time_linear_in_its_length(blank: str) -> None:
     """60 KB of newlines took 3.2 s, 30 KB of blanks more than 8."""
     sizes = 2_000, 8_000, 32_000
     assert (
@@ -779,9 +781,7 @@ def test_the_lines_of_a_plan_are_chosen_in_time_linear_in_their_number() -> None
     assert grows(render, lambda many: many, (4_000, 16_000, 64_000)) <= WORST
 
 
-def test_lines_that_all_name_the_same_kind_of_thing_are_chosen_in_time_linear_in_their_number() -> (
-    None
-):
+def test_similar_lines_are_selected_in_time_linear_in_their_number() -> None:
     """Each that was chosen had all others weighed again: 50 KB of ids took three seconds."""
 
     def fill(many: int) -> int:
@@ -979,7 +979,7 @@ def test_c4_no_conversation_of_many_entries_is_worse_than_n_log_n(
     )
 
 
-def test_thinking_behind_a_new_compaction_block_is_compared_in_time_linear_in_its_length() -> None:
+def test_thinking_after_a_compaction_block_is_compared_in_linear_time() -> None:
     """Each block was compared with all that stood before it: 4,000 of them took six seconds."""
 
     def requests(many: int) -> tuple[Any, Any]:
@@ -1061,7 +1061,7 @@ def _attack_body(role: str, text: str) -> bytes:
     ).encode()
 
 
-def test_c1_c3_c4_the_gateway_answers_requests_that_hold_an_attack() -> None:
+def test_c1_c3_c4_the_gateway_answers_requests_with_slow_to_parse_text() -> None:
     """One such request held up a whole gateway: for months, for minutes. A process of its own, so that it can be ended."""
     bodies = [_attack_body(*attack) for attack in ATTACKS.values()]
     ended = subprocess.run(

@@ -17,7 +17,7 @@ def same(payload):
     return view
 
 
-def test_empty_histories():
+def test_an_empty_history_is_returned_unchanged():
     for empty in ([], {"messages": []}, b"[]", '{"messages":[]}', {"contents": []}, {"input": []}):
         view = same(empty)
         assert view.payload == empty
@@ -25,7 +25,7 @@ def test_empty_histories():
         assert refold.check(empty) == ()
 
 
-def test_one_message_stays():
+def test_a_single_message_is_kept():
     for payload in (
         [{"role": "user", "content": "hi"}],
         {"input": "hi"},
@@ -34,7 +34,7 @@ def test_one_message_stays():
         assert same(payload).payload == payload
 
 
-def test_only_system_messages():
+def test_a_history_of_only_system_messages_is_counted_and_kept():
     system = [{"role": "system", "content": "Be brief. " * 500}] * 3
     view = same(system)
     assert view.payload == system
@@ -70,7 +70,7 @@ def test_malformed_payloads_get_a_clear_error(broken):
     ],
     ids=repr,
 )  # fmt: skip
-def test_odd_messages_are_carried(odd):
+def test_malformed_messages_are_passed_through_unchanged(odd):
     assert same(odd).payload == odd
     refold.check(odd)
     refold.repair(odd)
@@ -111,7 +111,7 @@ def result(id, text="x" * 900):
         "never called",
     ],
 )
-def test_ids_that_make_no_sense(messages):
+def test_inconsistent_tool_ids_lead_to_no_new_violation(messages):
     history = [
         {"role": "user", "content": "go"},
         *messages,
@@ -124,7 +124,7 @@ def test_ids_that_make_no_sense(messages):
     assert refold.repair(mended.payload).payload == mended.payload
 
 
-def test_binary_in_a_result():
+def test_binary_data_can_be_compacted_and_restored():
     data = bytes(range(256)).decode("latin-1") * 200
     history = [
         {"role": "user", "content": "go"},
@@ -139,7 +139,7 @@ def test_binary_in_a_result():
     same(b'[{"role":"user","content":"' + b"\xff\xfe\x80" * 5_000 + b'"}]')
 
 
-def test_lone_surrogates_go_through():
+def test_lone_surrogates_can_be_compacted_and_restored():
     history = [
         {"role": "user", "content": "\ud800 go"},
         call("a"),
@@ -152,7 +152,7 @@ def test_lone_surrogates_go_through():
 
 
 @pytest.mark.slow
-def test_megabytes_of_one_line():
+def test_a_line_of_megabytes_can_be_compacted_and_restored():
     line = "value=0x7fff; " * examples_at_night(750_000, 7_500_000)
     history = [
         {"role": "user", "content": "go"},
@@ -167,7 +167,7 @@ def test_megabytes_of_one_line():
 
 
 @pytest.mark.slow
-def test_very_many_empty_messages():
+def test_thousands_of_empty_messages_can_be_compacted_and_restored():
     history = [
         {"role": "user", "content": ""},
         {"role": "assistant", "content": []},
@@ -176,14 +176,14 @@ def test_very_many_empty_messages():
     assert view.revert().payload == history
 
 
-def test_an_entry_that_holds_itself_is_refused_in_words() -> None:
+def test_a_message_that_contains_itself_raises_format_error() -> None:
     history: list[dict[str, object]] = [{"role": "user", "content": "x"}]
     history[0]["self"] = history
     with pytest.raises(refold.FormatError, match="holds itself, or is nested too deeply"):
         refold.compact(history, to=10)
 
 
-def test_a_number_that_python_does_not_read_is_not_called_malformed() -> None:
+def test_the_error_for_a_number_too_large_for_python_says_so() -> None:
     text = '[{"role": "user", "content": "x", "a": ' + "9" * 4_301 + "}]"
     with pytest.raises(
         refold.FormatError, match="a number in this JSON is larger than Python reads"
@@ -191,7 +191,7 @@ def test_a_number_that_python_does_not_read_is_not_called_malformed() -> None:
         refold.compact(text, to=10)
 
 
-def test_a_tuple_comes_back_as_a_tuple() -> None:
+def test_a_tuple_of_messages_is_returned_as_a_tuple() -> None:
     history = (
         {"role": "user", "content": "x " * 500},
         {"role": "assistant", "content": "y " * 500},
@@ -261,7 +261,7 @@ def test_c15_deep_nesting_is_refused_with_a_message_at_any_place(
 
 
 @pytest.mark.parametrize("place", ["{}", '{{"n": {}}}', '[{{"n": [{}]}}]'])
-def test_a_number_of_many_digits_is_summarised(place: str) -> None:
+def test_a_result_with_a_number_of_many_digits_can_be_compacted(place: str) -> None:
     """A tool's answer with a number of more than 200 digits ended each compaction in a TypeError."""
     output = place.format("7" * 300)
     call = {"type": "tool_use", "id": "t1", "name": "get", "input": {"key": int("3" * 300)}}

@@ -151,11 +151,11 @@ def links(bodies: list[dict]) -> Links:
 
 
 @pytest.mark.parametrize("names", RECORDED)
-def test_the_next_request_continues_the_chain(shared: Path, names: str):
+def test_recorded_requests_continue_the_previous_one_as_often_as_expected(shared: Path, names: str):
     assert links(main_bodies(shared, names)) == RECORDED[names]
 
 
-def test_every_recording_is_accounted_for(shared: Path):
+def test_every_recording_has_an_expected_count(shared: Path):
     files = {path.stem for path in (shared / "fixtures/requests").glob("*.jsonl")}
     assert files == {name for names in RECORDED for name in names.split()}
 
@@ -240,14 +240,14 @@ def test_canonical_json_is_a_fixed_point(value: object):
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(), min_size=1, max_size=1))
-def test_arguments_of_one_text_are_canonical_by_sight(value: dict):
+def test_canonicalize_text_agrees_with_canonicalize_for_one_text_argument(value: dict):
     for ascii_only in (True, False):
         for colon in (":", ": "):
             text = json.dumps(value, ensure_ascii=ascii_only, separators=(",", colon))
             assert canonicalize_text(text) == canonicalize(json.loads(text))
 
 
-def test_arguments_that_are_no_json_are_kept():
+def test_arguments_that_are_not_json_are_kept_unchanged():
     for text in ('{"a":', "ls -la", "{'a': 1}", "[" * 100_000):
         assert canonicalize_text(text) == text
     assert canonicalize_text("") == canonicalize_text("{ }") == "{}"
@@ -298,7 +298,7 @@ def test_moved_cache_marks_change_no_tip(data: st.DataObject):
 
 
 @given(WORDS, st.sampled_from(["user", "assistant", "system", "tool"]))
-def test_a_string_is_a_list_of_one_text(text: str, role: str):
+def test_a_string_and_a_list_of_one_text_have_the_same_tip(text: str, role: str):
     block = [{"type": "text", "text": text}]
     extra = {"tool_call_id": "c1"} if role == "tool" else {}
     first = {"role": "developer", "content": "x"}  # which only chats have
@@ -395,19 +395,19 @@ def test_call_ids_of_gemini_change_no_tip():
         lambda m: m.pop(0),
     ],
 )
-def test_what_was_said_changes_the_tip(change: object):
+def test_a_change_of_content_changes_the_tip(change: object):
     body = deepcopy(HISTORY)
     change(body["messages"])
     assert tips(body)[-1] != tips(HISTORY)[-1]
 
 
 @given(WORDS, WORDS)
-def test_other_words_are_another_history(first: str, second: str):
+def test_different_texts_have_different_tips(first: str, second: str):
     assume(first != second)
     assert tips([{"role": "user", "content": first}]) != tips([{"role": "user", "content": second}])
 
 
-def test_the_head_is_no_part_of_the_chain():
+def test_system_prompts_do_not_change_the_tips():
     messages = [{"role": "user", "content": "q"}]
     assert tips([{"role": "system", "content": "a"}, *messages]) == tips(
         [{"role": "developer", "content": "b"}, *messages]

@@ -158,7 +158,7 @@ def test_validity_of_any_subset_of_the_edits(messages, rules, data):
 
 @thorough
 @given(any_transcript)
-def test_progress(messages):
+def test_progress_a_compaction_with_edits_makes_the_view_smaller(messages):
     before, after = look(messages), compact(messages)
     assert after.tokens < before.tokens if after.edits else after.tokens == before.tokens
     for wordier in (longer, repeat):
@@ -182,7 +182,7 @@ def repeat(view):
 
 @thorough
 @given(any_transcript)
-def test_tokens_are_those_of_what_is_shown(messages):
+def test_tokens_are_those_of_the_visible_messages(messages):
     view = compact(messages)
     assert [item.tokens for item in view.iter_items()] == [
         sum(map(view.profile.count, item.messages)) for item in view.items
@@ -223,7 +223,7 @@ def test_commutativity(messages, random):
 
 @thorough
 @given(any_transcript, any_rules, st.data())
-def test_cuts(messages, rules, data):
+def test_everything_between_two_legal_cuts_may_be_hidden(messages, rules, data):
     view = look(messages, rules=rules)
     cuts = sorted(view.cuts)
     assume(len(cuts) > 1)
@@ -236,7 +236,7 @@ def test_cuts(messages, rules, data):
 
 @thorough
 @given(any_transcript)
-def test_colour(messages):
+def test_the_async_driver_gives_the_same_view_as_the_sync_one(messages):
     async def ask(question: Ask) -> Answer:
         await asyncio.sleep(0)
         return Answer("short")
@@ -267,7 +267,7 @@ def unbound(messages: tuple[Message, ...]) -> list[int]:
 
 @thorough
 @given(transcripts(max_turns=5), st.integers(30, 400))
-def test_binding(messages, trigger):
+def test_binding_signed_thinking_is_sent_only_after_the_prefix_it_was_signed_for(messages, trigger):
     """A provider signs thinking over what it saw; no later request sends it over anything else."""
     view = look(())
     for message in messages:
@@ -283,7 +283,7 @@ def test_binding(messages, trigger):
 
 @thorough
 @given(transcripts(max_turns=5), st.integers(30, 400), st.data())
-def test_binding_over_reverts(messages, trigger, data):
+def test_binding_holds_over_reverts(messages, trigger, data):
     """AN-7 AN-11, conformance 56: edits are taken back between turns, and thinking goes on over what shows then."""
     view = look(())
     for message in messages:
@@ -308,7 +308,7 @@ def take_back(view: View, gone: list[Edit]) -> View:
     return after.apply(*edits_after_revert(after, view))
 
 
-def test_binding_keeps_what_was_thought_after_the_edit():
+def test_binding_keeps_thinking_added_after_the_edit():
     messages = [user("a" * 400), Message("assistant", (Text("b"),)), user("c")]
     view = compact(tuple(messages))
     thought = view.extend(
@@ -320,7 +320,7 @@ def test_binding_keeps_what_was_thought_after_the_edit():
 
 @thorough
 @given(any_transcript)
-def test_memorylessness(messages):
+def test_memorylessness_local_edits_at_once_equal_those_made_turn_by_turn(messages):
     at_once = look(messages).apply_valid(make_local_edits(look(messages), [Clip()]))
     turn_by_turn = look(())
     for message in messages:
@@ -334,7 +334,7 @@ def test_memorylessness(messages):
 
 @thorough
 @given(any_transcript)
-def test_restraint(messages):
+def test_restraint_nothing_runs_below_the_trigger(messages):
     view, model = look(messages), ScriptedModel(["never asked"])
     after = drive(compact_if_due(view, STRATEGIES, Budget(view.tokens + 1, 0)), model)
     assert after.view is view
@@ -344,7 +344,7 @@ def test_restraint(messages):
 
 @thorough
 @given(any_transcript, st.integers(1, 100))
-def test_restraint_stops_when_it_fits(messages, share):
+def test_restraint_strategies_stop_as_soon_as_the_view_fits(messages, share):
     view = look(messages)
     target = view.tokens * share // 100
     edits = compact(messages, budget=Budget(target, target)).edits
@@ -352,7 +352,7 @@ def test_restraint_stops_when_it_fits(messages, share):
     assert before is None or before.tokens > target
 
 
-def test_latest_wins():
+def test_the_later_of_two_edits_on_one_span_is_shown():
     view = look(
         tuple(
             Message("user" if i % 2 == 0 else "assistant", (Text(f"{i} " * 50),)) for i in range(6)
@@ -375,7 +375,7 @@ def test_idempotence(messages, rules):
 @given(
     st.lists(st.lists(st.integers(), max_size=4), max_size=6), st.lists(st.integers(), max_size=3)
 )
-def test_logs_share_what_they_have_in_common_and_nothing_else(pieces, fork):
+def test_forks_of_an_append_log_do_not_see_each_others_entries(pieces, fork):
     from_start: list[int] = []
     log = Transcript.of().messages.__class__()
     for piece in pieces:
@@ -423,7 +423,7 @@ def test_refuses_edits_that_would_cross_once_the_outer_one_is_gone():
         view.apply(outer, left_edit, right_edit)
 
 
-def test_refuses_to_show_nothing_at_the_beginning():
+def test_refuses_to_hide_the_beginning_without_a_replacement():
     with pytest.raises(EditError, match="beginning"):
         look(plain(4)).fold(0, 2)
     assert look(plain(4)).fold(1, 3).insert == ()
@@ -457,7 +457,7 @@ def test_refuses_inserted_calls_that_do_not_pair():
 
 
 @pytest.mark.parametrize("dialect", ["anthropic", "bedrock", "gemini"])
-def test_what_an_edit_shows_is_judged_as_it_is_sent(dialect):
+def test_inserted_messages_are_checked_as_they_are_sent(dialect):
     """BR-4: neighbours of one role are sent as one, and what begins with an answer follows the
     user's words before it."""
     call, result = _pair("c9")
@@ -469,7 +469,7 @@ def test_what_an_edit_shows_is_judged_as_it_is_sent(dialect):
         view.fold(1, 3, result, call)
 
 
-def test_ids_may_be_shortened_where_they_are_unique():
+def test_edit_ids_may_be_shortened_if_they_stay_unique():
     view = look(plain(6))
     view = view.apply(view.fold(1, 3), view.fold(3, 5))
     first, second = view.edits
@@ -481,7 +481,7 @@ def test_ids_may_be_shortened_where_they_are_unique():
     assert view.revert(second.id[:8]).edits == (first,)
 
 
-def test_neighbours_of_one_role_are_sent_as_one_where_an_edit_brought_them_together():
+def test_messages_of_one_role_that_an_edit_makes_adjacent_are_joined():
     view = look(plain(6))
     merged = view.apply(view.fold(0, 2, user("sum"))).messages
     assert [m.role for m in merged] == ["user", "assistant", "user", "assistant"]

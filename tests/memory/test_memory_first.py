@@ -119,7 +119,7 @@ def test_f5_a_sink_that_fails_does_not_stop_the_compaction(
     assert events == ["edits"]
 
 
-def test_f5_a_failure_is_reported_and_made_up_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_f5_a_failed_flush_is_reported_and_retried(caplog: pytest.LogCaptureFixture) -> None:
     """C2-9: a sink that failed once lost memories for good, and neither view, log, event nor ledger said so."""
     sink, events, store = Shaky(failures=1), list[Any](), MemoryStore()
     compact = Compactor(
@@ -160,7 +160,7 @@ def test_f5_the_backlog_is_stored_at_a_turn_that_hides_nothing() -> None:
     fails=st.lists(st.booleans(), min_size=1, max_size=12),
     steps=st.lists(st.integers(1, 20), min_size=2, max_size=5),
 )
-def test_f5_whenever_a_sink_fails_it_has_everything_in_the_end(
+def test_f5_a_sink_has_all_memories_after_a_retry_whenever_it_failed(
     fails: list[bool], steps: list[int]
 ) -> None:
     """Law: after any failures, in any order with any turns, the next chance that goes well leaves what a sink has that
@@ -185,7 +185,7 @@ def test_f5_whenever_a_sink_fails_it_has_everything_in_the_end(
     assert not flushing.backlog
 
 
-def test_f5_a_sink_that_is_down_does_not_hold_up_every_turn() -> None:
+def test_f5_a_sink_that_is_down_is_retried_at_ever_fewer_turns() -> None:
     """One that waits for its own timeout is asked at ever fewer turns, and never given up."""
     sink = Shaky(failures=10_000)
     flushing = MemoryFlush(sink)
@@ -269,7 +269,7 @@ def test_f5_an_interrupted_or_cancelled_turn_keeps_the_backlog(*, late: bool) ->
     assert {f"message {at}" for at in range(70)} <= texts(sink)
 
 
-def test_f5_the_result_says_what_failed_and_the_next_compaction_makes_up_for_it() -> None:
+def test_f5_a_failed_flush_is_in_the_result_and_retried_at_the_next_compaction() -> None:
     """S2-06 S2-19 C2-9: though the list was replaced by the compacted one, so that nobody has the messages any more."""
     sink = Shaky(failures=1)
     desk = SoftHardCompactor(SMALL, memory=sink)
@@ -283,7 +283,7 @@ def test_f5_the_result_says_what_failed_and_the_next_compaction_makes_up_for_it(
     assert {f"I live in town number {n}." for n in range(0, 50, 2)} <= texts(sink)
 
 
-def test_f5_agents_wait_apart_and_a_sink_that_cannot_be_opened_is_one_that_fails() -> None:
+def test_f5_each_agent_has_its_own_backlog_and_a_missing_sink_counts_as_failed() -> None:
     """S2-36: what waits for one agent never ends in another's memory."""
     sinks = {"a": ProcessMemories()}
     desk = SoftHardCompactor(SMALL, memory=sinks.__getitem__)
@@ -296,7 +296,7 @@ def test_f5_agents_wait_apart_and_a_sink_that_cannot_be_opened_is_one_that_fails
     assert result.flushed_memories == len(texts(sinks["b"])) > 20
 
 
-def test_f5_the_hook_of_before_is_refused_where_it_came_too_late() -> None:
+def test_f5_a_memory_flush_is_refused_as_the_after_hook() -> None:
     """`after=MemoryFlush(...)` would run when the edits are kept."""
     with pytest.raises(ValueError, match="after must be something to call"):
         Compactor([Summarize(keep=4)], BUDGET, after=MemoryFlush(ProcessMemories()))  # type: ignore[arg-type]  # what was right once

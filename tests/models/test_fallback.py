@@ -61,7 +61,7 @@ both_modes = pytest.mark.parametrize(
 
 
 @both_modes
-def test_transient_failures_are_tried_again_with_growing_pauses(mode: Mode) -> None:
+def test_transient_failures_are_retried_with_growing_pauses(mode: Mode) -> None:
     """S2-10: a busy provider costs a pause, not the summary."""
     time, model = Time(), ScriptedModel([error("rate"), error("overload"), "a summary"])
     answer = mode.run(Fallback(model, first_pause=1, clock=time.clock))
@@ -92,7 +92,9 @@ def test_seeded_pauses_are_the_same_for_every_ask() -> None:
 
 @both_modes
 @pytest.mark.parametrize("kind", ["auth", "quota", "request", "overflow", "other"])
-def test_permanent_failures_go_to_the_next_model_at_once(mode: Mode, kind: FailureKind) -> None:
+def test_the_next_model_is_asked_at_once_after_a_permanent_failure(
+    mode: Mode, kind: FailureKind
+) -> None:
     time, first, second = (
         Time(),
         ScriptedModel([error(kind)] * 9),
@@ -109,7 +111,7 @@ def test_permanent_failures_go_to_the_next_model_at_once(mode: Mode, kind: Failu
 
 
 @both_modes
-def test_a_wait_that_is_too_long_goes_to_the_next_model(mode: Mode) -> None:
+def test_the_next_model_is_asked_if_retry_after_exceeds_longest_pause(mode: Mode) -> None:
     time = Time()
     answer = mode.run(
         Fallback(
@@ -146,7 +148,7 @@ def test_conformance_36_an_overflow_is_reported_though_another_model_failed_late
 
 @both_modes
 @pytest.mark.parametrize("finish", ["length", "filter", "tool", "pause_turn"])
-def test_an_answer_is_not_asked_again_however_it_ended(mode: Mode, finish: str) -> None:
+def test_an_answer_is_not_retried_whatever_its_finish_reason(mode: Mode, finish: str) -> None:
     model = ScriptedModel([Answer("half a", finish), "whole"])
     answer = mode.run(Fallback(model, ScriptedModel(["other"])))
     assert answer is not None
@@ -219,7 +221,7 @@ def test_the_remaining_time_is_the_clients_timeout() -> None:
 
 
 @both_modes
-def test_a_fallback_without_an_answer_of_any_model_has_none(mode: Mode) -> None:
+def test_a_fallback_returns_none_if_no_model_answers(mode: Mode) -> None:
     assert mode.run(Fallback(ScriptedModel(), ScriptedModel())) is None
 
 
@@ -249,7 +251,7 @@ def test_conformance_50_the_breaker_opens_for_automatic_runs_only_and_success_cl
     assert mode.run(fallback).text == "by itself"
 
 
-def test_conformance_50_a_success_in_between_starts_the_count_anew() -> None:
+def test_conformance_50_a_success_resets_the_count_of_failures() -> None:
     fallback = Fallback(
         ScriptedModel([error("auth")] * 2 + ["ok"] + [error("auth")] * 2 + ["ok"]),
         clock=Time().clock,
@@ -293,7 +295,7 @@ def interrupt(*_: Any) -> Any:
 
 
 @pytest.mark.parametrize("where", ["call", "pause"])
-def test_conformance_37_an_interrupt_passes_through_and_leaves_nothing(where: str) -> None:
+def test_conformance_37_an_interrupt_is_raised_and_not_counted_as_a_failure(where: str) -> None:
     model: Callable[[Ask], Any] = (
         interrupt if where == "call" else ScriptedModel([error("rate")] * 9)
     )
@@ -304,7 +306,7 @@ def test_conformance_37_an_interrupt_passes_through_and_leaves_nothing(where: st
 
 
 @pytest.mark.parametrize("where", ["call", "pause"])
-def test_conformance_37_cancelling_passes_through_and_leaves_nothing(where: str) -> None:
+def test_conformance_37_a_cancellation_is_raised_and_leaves_no_task_or_failure(where: str) -> None:
     async def forever(*_: Any) -> Any:
         started.set()
         await asyncio.Event().wait()
@@ -376,7 +378,7 @@ def test_conformance_37_a_cancelled_compaction_keeps_the_history_and_stores_noth
     assert view.attempts[0].calls == 1
 
 
-def test_one_compactor_serves_sync_and_async_with_one_model() -> None:
+def test_sync_and_async_compaction_give_the_same_view() -> None:
     """An async client answers `acompact`; a fallback around a sync model answers both."""
 
     async def by_async_client() -> Any:
@@ -412,7 +414,9 @@ OUTCOMES = st.one_of(
     st.integers(1, 4),
     st.integers(1, 8),
 )
-def test_sync_and_async_do_the_same(scripts: list[list[Any]], tries: int, calls: int) -> None:
+def test_sync_and_async_fallbacks_make_the_same_calls_and_pauses(
+    scripts: list[list[Any]], tries: int, calls: int
+) -> None:
     """Same calls, same pauses, same answer; never more calls than stated."""
     seen = []
     for name in ("sync", "async"):

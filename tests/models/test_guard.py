@@ -165,7 +165,7 @@ def test_f6_a_model_that_raises_does_not_stop_the_agent(way, fault):
     assert "earlier-conversation" in str(shown)
 
 
-def test_f6_an_async_model_asked_in_sync_code_within_a_loop_stops_nobody():
+def test_f6_an_async_model_in_sync_code_within_an_event_loop_falls_back_to_rules():
     """In a notebook the cell ended with a TypeError, and nothing was compacted."""
 
     async def cell() -> list[dict]:
@@ -196,13 +196,13 @@ def test_f6_the_attempt_names_the_exception():
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit()])
-def test_f6_an_interrupt_passes(error):
+def test_f6_an_interrupt_is_raised(error):
     """Ctrl-C while a model is asked ends the program; nothing is compacted."""
     with pytest.raises(type(error)):
         WAYS["library"](raises(error))
 
 
-def test_f6_cancelling_passes():
+def test_f6_a_cancellation_is_raised():
     """A task that is cancelled while its model answers is cancelled."""
 
     async def main() -> None:
@@ -225,7 +225,7 @@ def test_f6_cancelling_passes():
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_f6_memories_and_single_calls_go_on_too(fault):
+def test_f6_memory_extraction_and_single_calls_survive_a_failing_model(fault):
     """What asks beside a compaction: memories by a model, `generate_summary`, koog's request without tools."""
     model = FAULTS[fault]
     view = Compactor([Summarize(keep=2)], Budget(600, 300))(history())
@@ -246,7 +246,7 @@ def test_f6_memories_and_single_calls_go_on_too(fault):
 @pytest.mark.parametrize(
     "fault", [raises(ValueError("no such host")), araises(TimeoutError()), later(OSError("away"))]
 )
-def test_f6_the_answer_of_a_function_names_what_it_raised(
+def test_f6_an_exception_of_a_function_becomes_an_error_answer(
     wrap: Any, fault: Callable[[Any], Any]
 ) -> None:
     """Also where it is asked by hand, or stands in a ladder of models."""
@@ -255,7 +255,7 @@ def test_f6_the_answer_of_a_function_names_what_it_raised(
         assert answer.text == ""
 
 
-def test_f6_a_store_that_runs_out_is_an_error_in_async_code_too():
+def test_f6_a_stop_iteration_from_a_store_is_an_error_in_async_code():
     """`next` without a default in a store of one's own: `acompact` waited for ever."""
 
     class Empty(MemoryStore):
@@ -266,7 +266,7 @@ def test_f6_a_store_that_runs_out_is_an_error_in_async_code_too():
         finish(Compactor(store=Empty()).acompact(history()))
 
 
-def test_f6_a_text_is_an_answer():
+def test_f6_a_function_of_an_ask_may_return_plain_text():
     """A function of an `Ask` that gives a plain text, as one writes it first."""
     texts = chain(["They choose ports, and 5000 is the first."], repeat(""))
     view = Compactor(

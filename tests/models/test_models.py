@@ -95,7 +95,7 @@ def answer(make: Any, mode: str, reply: str | Reply, **settings: Any) -> tuple[A
 
 @every_model
 @both_modes
-def test_text_usage_model_and_cost(make: Any, mode: str) -> None:
+def test_an_answer_has_text_usage_model_and_cost(make: Any, mode: str) -> None:
     """S0-30 S2-49 S4-12: a model of one's own choice answers, and what it cost is known."""
     given, received = answer(
         make, mode, Reply("总结: done.", usage=(1_000, 50, 400)), price=(2.0, 10.0, 0.5)
@@ -112,7 +112,9 @@ def test_text_usage_model_and_cost(make: Any, mode: str) -> None:
 
 @every_model
 @both_modes
-def test_request_holds_system_messages_prompt_and_cap(make: Any, mode: str) -> None:
+def test_a_request_has_the_system_prompt_messages_prompt_and_max_tokens(
+    make: Any, mode: str
+) -> None:
     _, received = answer(make, mode, "ok", spare=50)
     body = received.json
     caps = {body.get(name) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens")}
@@ -128,7 +130,9 @@ def test_request_holds_system_messages_prompt_and_cap(make: Any, mode: str) -> N
 @every_model
 @both_modes
 @pytest.mark.parametrize("finish", ["length", "filter", "tool"])
-def test_conformance_33_finish_reasons_have_one_name(make: Any, mode: str, finish: str) -> None:
+def test_conformance_33_finish_reasons_of_all_providers_have_the_same_names(
+    make: Any, mode: str, finish: str
+) -> None:
     """Every provider's word for a cut-off, a filter or a tool call reaches the summarizer as ours."""
     given, _ = answer(make, mode, Reply("half a summ", finish=finish))
     assert given.finish == finish
@@ -138,7 +142,9 @@ def test_conformance_33_finish_reasons_have_one_name(make: Any, mode: str, finis
 @pytest.mark.parametrize(
     "make", [openai_chat, http, anthropic_messages], ids=lambda make: make.__name__
 )
-def test_conformance_33_an_unknown_finish_keeps_the_providers_word(make: Any) -> None:
+def test_conformance_33_an_unknown_finish_reason_is_kept_as_the_provider_wrote_it(
+    make: Any,
+) -> None:
     given, _ = answer(make, "sync", Reply("text", finish="pause_turn"))
     assert given.finish == "pause_turn"
 
@@ -177,7 +183,7 @@ REFUSALS = [
 @pytest.mark.parametrize(
     ("reply", "kind", "passes"), REFUSALS, ids=[f"{r[0].status}-{r[1]}" for r in REFUSALS]
 )
-def test_refusals_are_classified(
+def test_error_responses_are_classified_and_the_key_is_hidden(
     make: Any, mode: str, reply: Reply, kind: str, passes: bool
 ) -> None:
     """S2-10: what may pass is told from what will not, and the key is in neither."""
@@ -210,7 +216,7 @@ def test_a_refused_connection_is_a_transient_failure(make: Any, mode: str) -> No
 
 @every_model
 @both_modes
-def test_a_reply_that_is_no_answer(make: Any, mode: str) -> None:
+def test_a_response_without_an_answer_is_an_error(make: Any, mode: str) -> None:
     given, _ = answer(make, mode, Reply(body='{"surprise": true}'))
     assert given.finish == "error"
     assert given.text == ""
@@ -225,7 +231,7 @@ def test_a_slow_server_is_a_timeout(make: Any, mode: str) -> None:
 
 @every_model
 @both_modes
-def test_the_rest_of_a_deadline_bounds_a_call(make: Any, mode: str) -> None:
+def test_the_remaining_time_of_a_deadline_limits_a_call(make: Any, mode: str) -> None:
     with ScriptedProvider([Reply("late", delay=30)], keep_alive=False) as server:
         model = make(server.url, mode=mode, timeout=60)
         given = asyncio.run(model.acall(ASK, 0.2)) if mode == "async" else model(ASK, 0.2)
@@ -263,7 +269,7 @@ def test_no_repr_holds_a_key(make: Any, mode: str) -> None:
 
 
 @both_modes
-def test_litellm_speaks_gemini(mode: str) -> None:
+def test_litellm_models_can_use_the_gemini_api(mode: str) -> None:
     def make(url: str, *, mode: str) -> Model:
         return LiteLLMModel(
             model="gemini/m-1", options={"api_key": KEY, "api_base": f"{url}/v1beta/models/m-1"}
@@ -313,7 +319,7 @@ def test_without_a_client_one_is_made_from_the_environment(
 
 
 @both_modes
-def test_a_missing_key_is_an_answer_that_says_so(
+def test_a_missing_api_key_gives_an_error_answer_that_names_the_variable(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -338,7 +344,7 @@ class Queue(ProviderModel):
 
 
 @both_modes
-def test_a_provider_is_one_method(mode: str) -> None:
+def test_a_custom_provider_needs_only_a_send_method(mode: str) -> None:
     """Request, price, time limit and failures are the business of `ProviderModel`."""
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
     model = Queue([{"usage": usage}], model="m-1", price=(2.0, 8.0), timeout=9)
@@ -352,7 +358,7 @@ def test_a_provider_is_one_method(mode: str) -> None:
     assert (second.finish, second.error) == ("error", "IndexError: pop from empty list")
 
 
-def test_http_takes_the_whole_address_headers_and_options() -> None:
+def test_http_accepts_a_full_url_headers_and_options() -> None:
     with ScriptedProvider(["ok"], keep_alive=False) as server:
         model = HTTPModel(
             f"{server.url}/v1/chat/completions",
@@ -368,12 +374,12 @@ def test_http_takes_the_whole_address_headers_and_options() -> None:
     assert received.json["temperature"] == 0
 
 
-def test_http_refuses_other_addresses() -> None:
+def test_http_refuses_urls_that_are_not_http() -> None:
     with pytest.raises(ValueError, match="http"):
         HTTPModel("file:///etc/passwd", model="m-1")
 
 
-def test_http_carries_no_key_to_another_address() -> None:
+def test_http_does_not_follow_a_redirect_to_another_address() -> None:
     with (
         ScriptedProvider(["stolen"], keep_alive=False) as elsewhere,
         ScriptedProvider([], keep_alive=False) as server,
@@ -386,7 +392,7 @@ def test_http_carries_no_key_to_another_address() -> None:
     assert given.finish == "error"
 
 
-def test_an_error_inside_a_good_reply_counts_as_one() -> None:
+def test_an_error_in_a_200_response_is_a_failure() -> None:
     """Routers put the error of the provider behind them into a reply with status 200."""
     given, _ = answer(
         http, "sync", Reply(body='{"error": {"code": 429, "message": "upstream is busy"}}')

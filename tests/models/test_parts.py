@@ -75,7 +75,7 @@ def test_a_function_of_an_ask_is_a_sync_and_async_model(function: Any) -> None:
 
 
 @pytest.mark.parametrize("function", [broken, abroken])
-def test_what_a_function_raises_is_an_answer(function: Any) -> None:
+def test_an_exception_of_a_function_becomes_an_error_answer(function: Any) -> None:
     model = as_text_model(function)
     for answer in (model(ASK), asyncio.run(model.acall(ASK))):
         assert answer is not None
@@ -83,7 +83,7 @@ def test_what_a_function_raises_is_an_answer(function: Any) -> None:
         assert answer.error == "ConnectionResetError: *** is no good"
 
 
-def test_an_async_function_refuses_sync_code_inside_a_loop() -> None:
+def test_an_async_function_is_refused_in_sync_code_inside_an_event_loop() -> None:
     async def main() -> None:
         as_text_model(aecho)(ASK)
 
@@ -125,7 +125,7 @@ def test_conformance_32_reasoning_at_the_beginning_of_a_reply_is_removed(
 
 
 @given(st.text(), st.text())
-def test_what_follows_reasoning_is_kept(thought: str, text: str) -> None:
+def test_text_after_reasoning_is_kept(thought: str, text: str) -> None:
     if "<" not in thought + text:
         assert strip_reasoning(f"<think>{thought}</think>{text}") == text.strip()
         assert strip_reasoning(text) == text
@@ -142,7 +142,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_errors_hide_what_looks_like_a_key(secret: str) -> None:
+def test_error_texts_hide_strings_that_look_like_a_key(secret: str) -> None:
     shortened = shorten_error(f"before {secret} after")
     assert "***" in shortened
     assert shortened.startswith("before") and shortened.endswith("after")
@@ -167,11 +167,13 @@ def test_ordinary_errors_are_not_changed() -> None:
         ({}, None),
     ],
 )
-def test_the_wait_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_is_read_from_the_headers(
+    headers: dict[str, str], seconds: float | None
+) -> None:
     assert retry_after(headers) == seconds
 
 
-def test_the_wait_may_be_a_date() -> None:
+def test_retry_after_may_be_a_date() -> None:
     wait = retry_after({"retry-after": format_datetime(datetime.now(UTC) + timedelta(hours=1))})
     assert wait is not None and 3_000 < wait <= 3_600
 
@@ -196,7 +198,7 @@ def test_the_wait_may_be_a_date() -> None:
         (503, "", "overload"),
     ],
 )
-def test_statuses_are_classified(status: int, text: str, kind: str) -> None:
+def test_http_statuses_are_classified(status: int, text: str, kind: str) -> None:
     assert failure_of_status(status, text, {}).kind == kind
 
 
@@ -205,14 +207,14 @@ def test_an_unknown_exception_is_permanent() -> None:
     assert failure_of_exception(TimeoutError()).is_transient
 
 
-def test_cache_writes_have_their_price() -> None:
+def test_cache_writes_are_charged_at_their_own_price() -> None:
     answer = Answer("x", usage=Usage(1_000_000, 100_000, cached=500_000, written=200_000))
     assert with_cost(answer, (3.0, 15.0)).cost == pytest.approx(3 + 1.5)
     assert with_cost(answer, (3.0, 15.0, 0.3, 3.75)).cost == pytest.approx(0.9 + 1.5 + 0.15 + 0.75)
     assert with_cost(answer, None).cost == 0
 
 
-def test_the_server_answers_by_a_function() -> None:
+def test_the_scripted_provider_can_answer_with_a_function() -> None:
     def upper(received: Received) -> Reply:
         return Reply(received.json["messages"][-1]["content"].upper())
 
@@ -222,7 +224,7 @@ def test_the_server_answers_by_a_function() -> None:
     assert [received.path for received in server.received] == ["/v1/chat/completions"] * 2
 
 
-def test_without_a_script_every_path_is_refused() -> None:
+def test_a_scripted_provider_without_replies_refuses_every_path() -> None:
     with ScriptedProvider([], keep_alive=False) as server:
         for url in (f"{server.url}/v1", f"{server.url}/else/chat/completions/no"):
             answer = HTTPModel(url, model="m")(Ask("x"))
@@ -231,12 +233,12 @@ def test_without_a_script_every_path_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", models.__all__)
-def test_every_model_has_a_home_and_a_docstring(name: str) -> None:
+def test_every_public_name_of_models_has_a_docstring_and_is_in_dir(name: str) -> None:
     assert getattr(models, name).__doc__
     assert name in dir(models)
 
 
-def test_models_are_imported_when_used() -> None:
+def test_provider_sdks_are_imported_only_when_used() -> None:
     code = "import sys, refold.models as m; m.HTTPModel; print({'openai', 'anthropic', 'litellm'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "set()"

@@ -106,7 +106,7 @@ def send_ask(kind: str, ask: Ask, **settings: Any) -> tuple[str, dict[str, Any]]
 
 @pytest.mark.parametrize("kind", ["openai", "http"])
 @pytest.mark.parametrize("spelling", [dict, json.dumps, lambda body: json.dumps(body).encode()])
-def test_chat_continues_the_conversation(kind: str, spelling: Any) -> None:
+def test_chat_completions_requests_continue_the_conversation(kind: str, spelling: Any) -> None:
     _, body = send_ask(kind, ask_about(spelling(CHAT)), same_model=True)
     assert body["messages"] == [
         *CHAT["messages"],
@@ -128,7 +128,7 @@ def test_litellm_continues_the_conversation_too() -> None:
     assert (body["tools"], body["tool_choice"], body["max_tokens"]) == (CHAT["tools"], "none", 500)
 
 
-def test_anthropic_continues_the_conversation_under_the_same_tool_choice() -> None:
+def test_anthropic_requests_continue_the_conversation_with_the_same_tool_choice() -> None:
     """The prompt joins the last user message, roles alternate; what decides about the cache stays."""
     _, body = send_ask("anthropic", ask_about(CLAUDE), same_model=True)
     assert body["messages"][:-1] == CLAUDE["messages"][:-1]
@@ -148,7 +148,7 @@ def test_anthropic_is_not_forced_to_call_a_tool() -> None:
     assert body["tool_choice"] == {"type": "none"}
 
 
-def test_responses_continue_in_their_own_api() -> None:
+def test_responses_requests_continue_in_the_responses_api() -> None:
     path, body = send_ask("openai", ask_about(RESPONSES), same_model=True)
     assert path.endswith("/responses")
     assert body["input"][:-1] == RESPONSES["input"]
@@ -158,7 +158,7 @@ def test_responses_continue_in_their_own_api() -> None:
     assert body["tool_choice"] == "none"
 
 
-def test_responses_continue_a_lone_text() -> None:
+def test_a_responses_request_with_a_plain_text_input_is_continued() -> None:
     _, body = send_ask(
         "openai", ask_about(RESPONSES | {"input": "Fix the parser."}), same_model=True
     )
@@ -197,7 +197,7 @@ OPEN = CHAT | {"messages": CHAT["messages"][:-1]}
         *("an open call", "responses by http", "chat by anthropic"),
     ],
 )
-def test_a_request_that_cannot_be_continued_stands_alone(
+def test_the_ask_is_sent_on_its_own_if_the_request_cannot_be_continued(
     kind: str, ask: Ask, settings: dict[str, Any]
 ) -> None:
     """The ask's own system prompt and messages, and none of the conversation's tools."""
@@ -212,7 +212,7 @@ def test_a_request_within_the_window_is_continued() -> None:
     assert body["tools"] == CHAT["tools"]
 
 
-def test_the_conversation_is_left_alone() -> None:
+def test_the_payload_of_the_conversation_is_not_modified() -> None:
     before = json.dumps(CLAUDE)
     send_ask("anthropic", ask_about(CLAUDE), same_model=True)
     assert json.dumps(CLAUDE) == before

@@ -164,7 +164,7 @@ KINDS = ("two_layer", "finish_step", "before_send")
     [*((format, 2) for format in FORMATS), (FORMATS[0], examples_at_night(12, 50))],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_f2_users_with_the_same_task_keep_their_files_to_themselves(kind, format, count):
+def test_f2_users_with_the_same_task_never_see_each_others_results(kind, format, count):
     """X-6: two users (twelve, at night fifty) of one compactor, the same task, the same calls, results pruned: the one's list, originals
     and summary had the other one's hidden text, and beyond eight lists originals were gone."""
     in_place = InPlace(kind, format)
@@ -201,7 +201,7 @@ STEPS = st.lists(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(format=st.sampled_from(FORMATS), steps=STEPS)
-def test_f2_conversations_in_place_never_mix_whatever_they_have_in_common(kind, format, steps):
+def test_f2_lists_compacted_in_place_never_mix_whatever_they_have_in_common(kind, format, steps):
     """Law (X-5, X-6): of any lists that one compactor serves in any order, each says what it said and nothing of another's; forks
     and rewinds go on from what they come from; what comes back as a copy says what it says."""
     in_place = InPlace(kind, format)
@@ -242,7 +242,7 @@ def test_f2_conversations_in_place_never_mix_whatever_they_have_in_common(kind, 
             talks[owner] = (messages, in_place.originals(messages))
 
 
-def test_f2_what_comes_back_as_a_copy_is_another_list():
+def test_f2_a_json_copy_of_a_compacted_list_has_no_hidden_originals():
     """A list out of JSON, as after a restart: what it said before is not guessed from its looks."""
     flow = PruneAndCompact(None, LIMITS, format="gemini")
     ours, theirs = (asks("gemini", "Compare.") for _ in range(2))
@@ -256,7 +256,7 @@ def test_f2_what_comes_back_as_a_copy_is_another_list():
     assert secret(1) in text_of(flow.originals(theirs))
 
 
-def test_f2_an_entry_that_its_owner_rewrites_says_what_he_wrote():
+def test_f2_a_message_that_the_caller_rewrites_keeps_its_new_text():
     """Nothing that was hidden comes back in place of the owner's own words."""
     flow = PruneAndCompact(None, LIMITS)
     messages = [*asks("", "Compare."), *reads("", 0, lines(0, 0)), *reads("", 1, "ok " * 200)]
@@ -268,7 +268,7 @@ def test_f2_an_entry_that_its_owner_rewrites_says_what_he_wrote():
     assert messages[2]["content"] == "nothing of note"
 
 
-def test_f2_a_mark_for_a_cache_loses_nothing():
+def test_f2_adding_cache_control_to_a_message_loses_no_originals():
     """Clients of Anthropic's move `cache_control` every turn."""
     flow = PruneAndCompact(None, LIMITS, format="anthropic")
     originals = [
@@ -282,7 +282,7 @@ def test_f2_a_mark_for_a_cache_loses_nothing():
     assert flow.originals(messages) == originals
 
 
-def test_f2_a_rewind_keeps_what_was_hidden():
+def test_f2_a_list_that_is_cut_short_keeps_its_hidden_originals():
     """A list that is cut short (retry, regenerate) goes on from what it was."""
     context = ContextCompactor(POLICY)
     originals = [
@@ -297,7 +297,7 @@ def test_f2_a_rewind_keeps_what_was_hidden():
     assert context.originals(messages) == originals[:-1]
 
 
-def test_f2_what_was_added_while_a_model_was_asked_stays():
+def test_f2_a_message_appended_during_a_summary_call_is_kept():
     """Another task appends a message while the summary is being written."""
     originals = [
         entry
@@ -318,7 +318,7 @@ def test_f2_what_was_added_while_a_model_was_asked_stays():
     assert context.originals(messages) == [*originals, *late]
 
 
-def test_f2_what_nobody_holds_any_more_is_forgotten():
+def test_f2_lists_that_are_no_longer_referenced_are_forgotten():
     """A server's compactor serves many conversations, one after another: those that are over take no room."""
     lists, held = CompactedLists(), []
     for n in range(20 * FIRST_SWEEP):
@@ -332,7 +332,7 @@ def test_f2_what_nobody_holds_any_more_is_forgotten():
     assert all(lists.full_history(messages) == originals for messages, originals in held)
 
 
-def test_f2_everything_that_was_said_is_somebodys_share():
+def test_f2_full_history_returns_every_original_in_order():
     """Law of the bookkeeping: whatever takes whose place, the list says all of it, in order."""
 
     @given(st.lists(st.sampled_from("abcd"), max_size=8), st.lists(st.integers(-1, 7), max_size=8))
@@ -463,6 +463,6 @@ def test_a_list_of_any_format_is_compacted_without_naming_it(kind: str, format: 
     assert refold.check(messages, format) == ()
 
 
-def test_a_list_of_another_format_than_is_named_is_refused() -> None:
+def test_a_list_that_is_not_in_the_given_format_is_refused() -> None:
     with pytest.raises(refold.FormatError, match="no entries of openai_chat"):
         ContextCompactor(ContextPolicy(), format="openai_chat").compact(long_lists()["gemini"])

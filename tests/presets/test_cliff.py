@@ -52,14 +52,14 @@ def summary_of(messages: list[Message], strategy: Cliff = RECIPE) -> str:
     return next(text for text in map(summary_in, shown) if text is not None)
 
 
-def test_the_figures_are_the_recipes():
+def test_the_default_settings_are_those_of_the_recipe():
     config = CliffConfig()
     assert (config.threshold_tokens, config.keep_recent) == (200_000, 3)
     assert (config.cmd_max_chars, config.result_max_chars) == (150, 500)
     assert (config.human_max_chars, config.thought_max_chars) == (20_000, 0)
 
 
-def test_what_was_said_stays_in_its_order_and_long_results_go():
+def test_messages_are_kept_in_order_and_long_results_are_dropped():
     text = summary_of(HISTORY)
     assert text.startswith(TITLE)
     order = [
@@ -76,17 +76,17 @@ def test_what_was_said_stays_in_its_order_and_long_results_go():
 
 
 @pytest.mark.parametrize("keep", [1, 2, 3])
-def test_the_newest_answers_stay_with_what_followed_them(keep):
+def test_the_newest_assistant_messages_are_kept_with_their_results(keep):
     shown = proposals(View.of(HISTORY), Cliff(CliffConfig(keep_recent=keep))).messages
     assert list(shown[-2 * keep :]) == HISTORY[-2 * keep :]
     assert f"remark {5 - keep}" in summary_of(HISTORY, Cliff(CliffConfig(keep_recent=keep)))
 
 
-def test_with_no_more_answers_than_stay_nothing_happens():
+def test_no_edit_is_made_if_no_answer_is_older_than_keep_recent():
     assert proposals(View.of(HISTORY[:7]), Cliff()).edits == ()
 
 
-def test_with_too_little_room_the_first_request_and_the_newest_parts_stay():
+def test_a_summary_that_is_too_long_keeps_the_first_request_and_newest_parts():
     remarks = [user("Go on."), *(m for n in range(60) for m in (answer(Text(f"remark {n} " * 9)),))]
     talk = [user("Mend the payment."), *(m for n in remarks for m in (n, user("And?")))]
     text = summary_of(talk, Cliff(CliffConfig(keep_recent=1), 400))
@@ -95,7 +95,7 @@ def test_with_too_little_room_the_first_request_and_the_newest_parts_stay():
     assert "remark 3 " not in text
 
 
-def test_a_result_at_the_limit_stays_and_a_longer_one_goes():
+def test_a_result_at_the_limit_is_kept_and_a_longer_one_is_dropped():
     config = CliffConfig(keep_recent=1, result_max_chars=400)
     history = [user("Go."), *step(0, "a" * 400), *step(1, "b" * 401), *step(2, LONG)]
     text = summary_of(history, Cliff(config))
@@ -103,13 +103,13 @@ def test_a_result_at_the_limit_stays_and_a_longer_one_goes():
     assert "b" * 20 not in text
 
 
-def test_words_of_a_client_are_no_part_of_it():
+def test_messages_injected_by_a_client_are_not_in_the_summary():
     injected = user("<task-notification>agent 7 is done</task-notification>")
     history = [HISTORY[0], *step(8, LONG), injected, *HISTORY[1:]]
     assert "user: <task-notification>" not in summary_of(history)
 
 
-def test_a_summary_that_is_fed_back_goes_on_in_the_next_one():
+def test_an_earlier_summary_is_merged_into_the_next_one():
     first = proposals(View.of(HISTORY), Cliff()).messages
     again = [*first, *(message for n in range(6, 10) for message in step(n, LONG))]
     text = summary_of(again)
@@ -137,7 +137,7 @@ def test_harsher_steps_follow_while_the_request_is_too_long():
     assert [attempt.outcome for attempt in view.attempts].count("applied") >= 2
 
 
-def test_a_history_comes_back_word_for_word():
+def test_reverting_a_compacted_history_restores_it_exactly():
     history = [
         {"role": "user", "content": "Mend the payment."},
         *(
@@ -155,14 +155,14 @@ def test_a_history_comes_back_word_for_word():
 
 @settings(max_examples=15)
 @given(transcripts())
-def test_the_laws_hold(messages):
+def test_cliff_edits_are_valid_never_larger_deterministic_and_reversible(messages):
     """Law: valid, never larger, the same twice, reversible."""
     check_strategy(Cliff(CliffConfig(keep_recent=1, result_max_chars=20)), examples=[messages])
 
 
 @settings(max_examples=15)
 @given(transcripts())
-def test_the_summary_stays_within_its_room(messages):
+def test_the_summary_stays_within_its_token_limit(messages):
     """Law: whatever is summarised, at most so many tokens."""
     view = View.of(messages)
     for room in (40, 120, 1_000):
@@ -176,6 +176,6 @@ def test_the_summary_stays_within_its_room(messages):
 @pytest.mark.parametrize(
     "wrong", [{"keep_recent": 0}, {"cmd_max_chars": -1}, {"threshold_tokens": 0}]
 )
-def test_impossible_figures_are_refused(wrong):
+def test_invalid_settings_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         CliffConfig(**wrong)

@@ -104,7 +104,7 @@ def of_sizes(*tokens):
 
 
 @pytest.mark.parametrize(("last", "total", "cut"), [(69, 1399, 0), (70, 1400, 14), (71, 1401, 16)])
-def test_of_a_window_of_2000_the_trigger_is_1400(last, total, cut):
+def test_a_window_of_2000_tokens_is_compressed_from_1400_tokens(last, total, cut):
     """S0-03 S0-05 S0-12 S0-17 S0-19 S0-20 S0-33: 1,399 tokens come back as they are, the very list, and nobody is
     asked; at exactly 1,400 the first 70 % are compressed and the last 30 % stay (C0-4)."""
     history = of_sizes(*[70] * 19, last)
@@ -121,7 +121,7 @@ def test_of_a_window_of_2000_the_trigger_is_1400(last, total, cut):
 
 
 @pytest.mark.parametrize(("first", "rest", "cut"), [(700, 50, 8), (1_050, 25, 2)])
-def test_the_split_goes_by_tokens_and_not_by_messages(first, rest, cut):
+def test_the_split_counts_tokens_and_not_messages(first, rest, cut):
     """S0-34 S0-35: of 1,400 tokens the boundary is at 980, whichever messages they are in."""
     history = of_sizes(first, *[rest] * 14)
     result, _ = compress(history, snapshot(), max_tokens=2_000, count=read_label)
@@ -129,7 +129,7 @@ def test_the_split_goes_by_tokens_and_not_by_messages(first, rest, cut):
     assert result.messages[2:] == history[cut:]
 
 
-def test_the_defaults_are_the_seeds():
+def test_the_defaults_are_those_of_the_seed():
     """S0-03 S0-05 S0-17 S0-18 S0-28 S0-30 S0-33: 0.7, 0.3, kimi-k2-instruct."""
     settings = Settings(2_000)
     assert (settings.compress_threshold, settings.preserve_threshold, settings.fraction) == (
@@ -154,13 +154,13 @@ def test_the_defaults_are_the_seeds():
         {"min_saving": 1},
     ],
 )
-def test_numbers_that_are_no_share_are_refused(wrong):
+def test_shares_outside_their_range_are_refused(wrong):
     """S0-17 S0-18: two parameters, each with its own range (C0-5)."""
     with pytest.raises(ValueError, match="compress_threshold is above 0"):
         Settings(2_000, **wrong)
 
 
-def test_the_two_shares_have_nothing_to_do_with_one_another():
+def test_compress_threshold_and_preserve_threshold_are_independent():
     """S0-05 S0-17 S0-18: the threshold is of the window, what is preserved is of the history (C0-5)."""
     short, _ = compress(LONG, snapshot(), preserve_threshold=0.1)
     long, _ = compress(LONG, snapshot(), preserve_threshold=0.5)
@@ -171,7 +171,7 @@ def test_the_two_shares_have_nothing_to_do_with_one_another():
     assert asked == []
 
 
-def test_chinese_is_counted_as_chinese():
+def test_chinese_text_is_not_counted_at_four_characters_a_token():
     """S0-34: four characters a token, as LangChain has it, counts a Chinese history at a quarter; the default
     counter does not, and the seed's can be chosen (C0-6)."""
     history = [
@@ -191,7 +191,7 @@ def test_chinese_is_counted_as_chinese():
 # --- what -----------------------------------------------------------------------------------------
 
 
-def test_the_list_is_rebuilt_in_the_seeds_order():
+def test_the_result_is_system_message_snapshot_acknowledgement_and_recent_messages():
     """S0-02 S0-15 S0-31 S0-42 S0-46: the system message, the snapshot in a HumanMessage, an AIMessage that
     acknowledges it, the recent messages, which are the same objects."""
     result, _ = compress(LONG, snapshot())
@@ -206,7 +206,7 @@ def test_the_list_is_rebuilt_in_the_seeds_order():
 
 
 @pytest.mark.parametrize("heads", [0, 1, 2])
-def test_system_messages_at_the_head_stay_there_and_go_to_no_model(heads):
+def test_leading_system_messages_stay_first_and_are_not_sent_to_the_model(heads):
     """S0-42 S0-46: however many there are, the same objects; the order behind them is the same."""
     head = [SystemMessage(f"Rule {n}: be kind.") for n in range(heads)]
     result, (ask,) = compress([*head, *LONG[1:]], snapshot())
@@ -218,7 +218,7 @@ def test_system_messages_at_the_head_stay_there_and_go_to_no_model(heads):
     )
 
 
-def test_the_request_is_prompt_history_instruction():
+def test_the_model_is_sent_the_prompt_then_the_history_then_the_instruction():
     """S0-14 S0-28 S0-29 S0-32: the model is asked once, in this order, and writes the summary; nothing else is
     left to it."""
     _, (ask,) = compress(LONG, snapshot())
@@ -363,7 +363,7 @@ def test_the_split_is_the_first_user_message_at_or_after_the_target():
     assert [split(*ten, preserve=share) for share in (0.2, 0.4, 0.6)] == [8, 6, 4]
 
 
-def test_f25_the_acknowledgement_is_left_out_where_the_model_speaks_next():
+def test_f25_the_acknowledgement_is_left_out_if_an_assistant_message_follows():
     """S0-13 C0-12: one long turn, then a short request. The seed's rule keeps the request, behind the acknowledgement; the
     other begins inside the turn, where the model's own message follows."""
     history = [SYSTEM, HumanMessage("Analyse every file.")]
@@ -384,7 +384,7 @@ def test_f25_the_acknowledgement_is_left_out_where_the_model_speaks_next():
         assert check(result.messages, langchain) == ()
 
 
-def test_f25_a_system_message_behind_the_head_stays_behind_the_snapshot():
+def test_f25_a_system_message_in_mid_history_is_kept_after_the_snapshot():
     """C0-13: the seed keeps "the" system message at the head and says nothing of later ones; they are orders too."""
     note = SystemMessage("The port is 5433 from now on.")
     history = [*LONG[:11], note, *LONG[11:]]
@@ -418,7 +418,7 @@ def test_special_case_a_keeps_the_last_turn():
     )
 
 
-def test_special_case_a_when_the_last_turn_is_nearly_everything():
+def test_special_case_a_keeps_a_last_turn_that_is_nearly_the_whole_history():
     """S0-20 S0-36: the last turn stays, however long it is; what is older is compressed (C0-2)."""
     turns = talk(10)
     history = [SYSTEM, *turns, HumanMessage("Tell me all."), AIMessage("word " * 16_000)]
@@ -432,14 +432,14 @@ def test_special_case_a_when_the_last_turn_is_nearly_everything():
     [[], [HumanMessage("q"), AIMessage("a")]],
     ids=["nothing older", "next to nothing older"],
 )
-def test_special_case_a_when_there_is_nothing_but_the_last_turn(older):
+def test_special_case_a_compresses_nothing_if_little_precedes_the_last_turn(older):
     """S0-20 S0-36: then nothing is compressed: recent context is always kept."""
     history = [SYSTEM, *older, HumanMessage("Tell me all."), AIMessage("word " * 16_000)]
     after, _ = compress(history, snapshot())
     assert after.messages is history
 
 
-def test_special_case_b_is_a_user_boundary_or_one_between_tool_groups():
+def test_special_case_b_splits_at_a_user_message_or_between_tool_groups():
     """S0-37 S0-38: never at a tool message, never inside a group (C0-3)."""
     assert (
         split(
@@ -499,7 +499,7 @@ def test_a_long_tool_loop_after_one_request_can_be_compressed():
 # --- the filter -----------------------------------------------------------------------------------
 
 
-def test_the_filter():
+def test_the_filter_drops_empty_answers_and_results_without_a_call():
     """S0-11 S0-39 S0-40 S0-41: what is empty or answers nothing goes; user messages, calls without a word
     and their results stay (C0-1)."""
     history = [
@@ -521,13 +521,13 @@ def test_the_filter():
     assert check(clean, langchain) == ()
 
 
-def test_a_call_without_a_result_gets_one():
+def test_a_result_is_added_for_a_call_without_one():
     """S0-11 S0-38: a pair is made whole rather than sent broken (C0-1)."""
     clean = clean_history([HumanMessage("q"), calling("c1"), HumanMessage("go on")], langchain)
     assert [m.type for m in clean] == ["human", "ai", "tool", "human"]
 
 
-def test_what_the_filter_drops_is_neither_sent_nor_kept():
+def test_messages_that_the_filter_drops_are_neither_sent_nor_kept():
     """S0-11: through the whole call: not in the request for the snapshot, and not among the newest messages."""
     odd = [AIMessage(" "), ToolMessage("orphaned", tool_call_id="zz")]
     result, (ask,) = compress([*odd, *LONG[1:-1], *odd, LONG[-1]], snapshot())
@@ -538,7 +538,7 @@ def test_what_the_filter_drops_is_neither_sent_nor_kept():
     assert "orphaned" not in str(result.messages)
 
 
-def test_what_was_filtered_comes_back_when_nothing_is_compressed():
+def test_the_history_is_returned_unfiltered_if_nothing_is_compressed():
     """S0-12 S0-43: the very list, with everything in it."""
     history = [*talk(2), AIMessage("")]
     assert compress(history)[0].messages is history
@@ -550,7 +550,7 @@ def test_what_was_filtered_comes_back_when_nothing_is_compressed():
 WORDY = snapshot(knowledge=[f"{n}: " + "words that nobody needs " * 60 for n in range(200)])
 
 
-def test_a_snapshot_that_is_no_smaller_is_thrown_away():
+def test_a_snapshot_that_is_not_smaller_than_the_history_is_rejected():
     """S0-06 S0-16 S0-43: the model's knowledge is longer than the history; the history stays as it was, the very list."""
     after, _ = compress(LONG, WORDY, WORDY)
     assert (after.compressed, after.new_tokens < after.original_tokens) == (True, True)
@@ -561,7 +561,7 @@ def test_a_snapshot_that_is_no_smaller_is_thrown_away():
     assert after.new_tokens == after.original_tokens
 
 
-def test_a_small_saving_does_not_count():
+def test_a_saving_below_min_saving_is_rejected():
     """S0-06 S0-16: strictly smaller, and by 5 % at least unless told otherwise (C0-7)."""
     history = [SYSTEM, *talk(1, words=900), HumanMessage("x " * 12_500)]
     long_snapshot = snapshot(knowledge=[f"{n} " + "fact " * 300 for n in range(4)])
@@ -583,7 +583,7 @@ def test_a_small_saving_does_not_count():
         (None, "failed"),
     ],
 )
-def test_a_bad_answer_changes_nothing(answer, status):
+def test_a_bad_answer_leaves_the_history_unchanged(answer, status):
     """S0-32 S0-43: empty, off template twice, cut off, filtered, a tool call, nobody there: the very
     list, the reason, at most one re-ask (C0-10)."""
     answers = [] if answer is None else [answer, answer]
@@ -593,7 +593,7 @@ def test_a_bad_answer_changes_nothing(answer, status):
     assert len(asked) <= 2
 
 
-def test_a_failure_is_not_repeated_at_once():
+def test_a_failed_attempt_is_not_retried_on_the_same_history():
     """S0-43: the next call with the same history asks nobody."""
     model = ScriptedModel(["", "", snapshot()])
     compressor = GoogleStyleCompressor(Settings(WINDOW), model)
@@ -605,7 +605,7 @@ def test_a_failure_is_not_repeated_at_once():
     assert "tried at" in again.reason
 
 
-def test_rules_can_take_over():
+def test_rule_summary_is_used_if_the_model_gives_no_snapshot():
     """S0-43: with a fallback a history at its limit is compressed without a model (C0-10)."""
     after, _ = compress(LONG, "no", "no", fallback=RuleSummary())
     assert (after.compressed, after.status) == (True, "degraded")
@@ -615,7 +615,7 @@ def test_rules_can_take_over():
 # --- the interface --------------------------------------------------------------------------------
 
 
-def test_the_call_of_the_seed():
+def test_compress_returns_the_messages_and_whether_they_changed():
     """S0-07 S0-08 S0-10 S0-44 S0-45: get_compressor(config), then messages and whether they are others; the counts
     that the seed prints are in the result (C0-8)."""
     config = Settings(WINDOW, model=ScriptedModel([snapshot()] * 2))
@@ -646,7 +646,7 @@ def tokens_of(messages):
     return Compactor([], Budget(10**9, 0), format=langchain)(messages).tokens
 
 
-def test_a_runs_config_will_do():
+def test_get_compressor_accepts_the_config_of_a_langchain_run():
     """S0-08 S0-44: as the seed has it, one config for both calls; its callbacks see the model's call."""
     model = GenericFakeChatModel(messages=iter([AIMessage(snapshot())]))
     seen = []
@@ -672,7 +672,7 @@ def test_a_runs_config_will_do():
         get_compressor({"configurable": {"model": "gpt-5"}})
 
 
-def test_other_strategies_can_be_added():
+def test_a_custom_compressor_can_be_added_by_subclassing():
     """S0-07 S0-08 S0-09: by extending `Compressor`, which cannot be used itself."""
     with pytest.raises(TypeError, match="abstract"):
         Compressor(Settings(WINDOW))
@@ -695,7 +695,7 @@ def test_other_strategies_can_be_added():
         asyncio.run(Bare(Settings(WINDOW)).compress(LONG, {}))
 
 
-def test_somebody_must_be_there_to_ask():
+def test_a_model_a_url_or_a_fallback_is_required():
     """S0-30: a model, an endpoint that serves compression_model, or a fallback."""
     with pytest.raises(ValueError, match="give a model"):
         GoogleStyleCompressor(Settings(WINDOW))
@@ -722,7 +722,7 @@ def test_somebody_must_be_there_to_ask():
     assert asyncio.run(ruled.compress(LONG, {}))[1]
 
 
-def test_the_preset_is_a_compactor_too():
+def test_the_preset_compacts_histories_without_langchain():
     """S0-02 S0-14: without LangChain, for histories in any format."""
     history = [
         m
@@ -737,7 +737,7 @@ def test_the_preset_is_a_compactor_too():
     assert len(view.payload) < 40
 
 
-def test_gemini_has_no_other_names():
+def test_an_unknown_attribute_of_the_module_raises_attribute_error():
     with pytest.raises(AttributeError, match="no attribute"):
         gemini.nothing  # noqa: B018 - reading it is the test
 
@@ -745,7 +745,7 @@ def test_gemini_has_no_other_names():
 # --- the three scenarios --------------------------------------------------------------------------
 
 
-def test_scenario_1_hours_of_customer_service():
+def test_scenario_1_hours_of_customer_service_stay_small_and_keep_the_order_number():
     """S0-01 S0-47: 300 messages under the limit all the time, a few at the end; what truncation loses is still there."""
 
     async def service():
@@ -790,7 +790,7 @@ def test_scenario_1_hundreds_of_messages_become_a_few(preserve, most):
     assert after.new_tokens < 0.7 * WINDOW
 
 
-def test_scenario_2_dozens_of_edits():
+def test_scenario_2_goal_plan_and_file_state_survive_dozens_of_edits():
     """S0-48: goal, plan and file state survive forty edits and every round of compaction, though the model forgets
     each earlier file when it writes a new snapshot."""
 
@@ -829,7 +829,7 @@ def test_scenario_2_dozens_of_edits():
 
 
 @pytest.mark.parametrize("feed_back", [True, False])
-def test_scenario_3_a_snapshot_every_n_steps(feed_back):
+def test_scenario_3_a_snapshot_is_made_every_n_steps(feed_back):
     """S0-49: every ten steps of the model, far under the threshold; the goal is always there. Both for a list that is
     replaced by what comes back and for one that keeps everything."""
 
@@ -857,7 +857,7 @@ def test_scenario_3_a_snapshot_every_n_steps(feed_back):
     assert check(sent, langchain) == ()
 
 
-def test_summarize_alone_would_fold_everything():
+def test_recent_keeps_the_last_turn_if_the_share_alone_would_fold_everything():
     """S0-36: what `recent` changes, and only there."""
     view = see(user("q"), assistant("answer"), user("q"), assistant("answer"))
     assert (tail_start(view, 0.3), recent(view, 0.3)) == (4, 2)
@@ -891,7 +891,7 @@ def in_langchain(messages):
 
 
 @given(transcripts(tidy=False), st.booleans(), st.sampled_from([0.1, 0.3, 0.8]))
-def test_whatever_the_history_the_result_is_valid_and_smaller(messages, head, preserve):
+def test_any_history_is_returned_unchanged_or_valid_and_smaller(messages, head, preserve):
     """S0-06 S0-20 S0-38 S0-41 S0-43: pairs are whole, the newest message stays, and it is the very list or fewer tokens."""
     history = [*[SYSTEM] * head, *in_langchain(messages)]
     done, _ = compress(
@@ -908,7 +908,7 @@ def test_whatever_the_history_the_result_is_valid_and_smaller(messages, head, pr
     assert done.messages[-1] is last or last.type == "ai"
 
 
-def test_truncation_and_a_plain_summary_lose_what_the_snapshot_keeps():
+def test_a_plain_summary_loses_facts_that_the_snapshot_keeps():
     """S0-01 S0-48: three ways, the same forgetful model, which tells in each round only what is new to it."""
 
     def session(tell, **settings):

@@ -61,7 +61,7 @@ def test_f7_the_split_is_the_next_user_message_if_there_is_one(turns, preserve, 
 
 
 @given(TURNS)
-def test_f7_the_acknowledgement_is_there_if_the_split_is_at_a_user_message(turns):
+def test_f7_a_split_at_a_user_message_is_preceded_by_the_acknowledgement(turns):
     """Law S0-31 S0-46: the snapshot, its acknowledgement, then the kept turns."""
     history = tools(turns)
     wires = [
@@ -97,7 +97,7 @@ def later(messages: tuple[Message, ...]) -> bool:
     return any(message.role == "user" for message in messages[at:])
 
 
-def test_f7_how_often_the_two_rules_differ():
+def test_f7_request_never_splits_inside_a_turn_and_near_sometimes_does():
     """Of many random tool histories, with a fixed seed: the other rule cuts one in ten inside a turn, the seed's none."""
     random, inside = Random(7), {"request": 0, "near": 0}
     for _ in range(examples_at_night(300, 2_000)):
@@ -119,7 +119,7 @@ def test_f7_how_often_the_two_rules_differ():
     assert inside["near"] > examples_at_night(30, 200)
 
 
-def test_f7_the_other_rule_keeps_at_least_half_of_the_share():
+def test_f7_near_keeps_at_least_half_of_the_share():
     """C0-11: `near`: where the next request leaves too little, the kept part begins inside the turn."""
     messages = tools([[50] * 4, [400] * 6, []])
     view = View.of(messages)

@@ -76,7 +76,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_f10_what_the_system_says_in_mid_history_stays(way):
+def test_f10_system_messages_in_mid_history_are_kept(way):
     """C0-13 C1-6 C4-8 S0-42: gemini, two_layer, soft_hard and prune_compact folded an operator's "NEVER touch PROD" and a
     developer's rules away."""
     shown = WAYS[way]()
@@ -85,7 +85,7 @@ def test_f10_what_the_system_says_in_mid_history_stays(way):
     assert refold.check(shown) == ()
 
 
-def test_f10_what_the_system_says_stays_however_often_the_list_is_compacted():
+def test_f10_system_messages_are_kept_however_often_the_list_is_compacted():
     """Also where the compacted list takes the place of the history."""
     context, messages = ContextCompactor(POLICY), history()
     for n in range(6):

@@ -31,7 +31,7 @@ def turns(count: int, size: int = 20) -> View:
     )
 
 
-def test_the_last_turns_stay_unless_they_hold_too_much():
+def test_the_last_turns_are_kept_unless_they_hold_too_many_tokens():
     """S1-26 X-3: so many turns, or half of the tokens."""
     assert LastTurns(2)(turns(8)) == 12
     assert LastTurns(8)(turns(8)) == LastTurns(0)(turns(8)) == 8
@@ -49,7 +49,7 @@ def test_the_last_messages_stay_up_to_a_number_of_tokens():
     assert LastMessages(4, 60)(waiting) == 16
 
 
-def test_nothing_is_proposed_where_everything_older_is_summarised():
+def test_nothing_is_proposed_if_all_older_messages_are_summarised():
     """S1-27: an empty list to summarise is no summary."""
     strategy = KeepFrom(Summarize(max_tokens=200), LastMessages(4, 10_000))
     view = proposals(turns(8, 200), strategy)
@@ -57,13 +57,13 @@ def test_nothing_is_proposed_where_everything_older_is_summarised():
     assert proposals(view, strategy).edits == view.edits
 
 
-def test_a_strategy_can_be_left_to_what_gentler_ones_left_over():
+def test_only_beyond_applies_a_strategy_only_above_the_given_tokens():
     view = turns(8, 200)
     assert proposals(view, OnlyBeyond(Summarize(keep=2), view.tokens)).edits == ()
     assert proposals(view, OnlyBeyond(Summarize(keep=2), view.tokens - 1)).edits
 
 
-def test_a_long_request_that_the_model_is_still_at_does_not_refuse_the_summary():
+def test_a_long_unfinished_request_does_not_prevent_a_summary():
     """The request stays beside the summary word for word, so the summary has the room that is left (C1-9):
     also one that takes all of its room."""
     task = "Migrate the module as follows. " * 120
@@ -75,7 +75,7 @@ def test_a_long_request_that_the_model_is_still_at_does_not_refuse_the_summary()
     assert task.strip() in "".join(message.text for message in view.messages)
 
 
-def test_a_hysteresis_of_0_never_holds_back():
+def test_a_hysteresis_of_0_never_delays_an_attempt():
     """Two compactors on one store: what the one makes smaller is no reason for the other to wait."""
     store, history = refold.MemoryStore(), turns(8, 200)
     wire = [{"role": m.role, "content": m.text} for m in history.messages]

@@ -117,7 +117,7 @@ def test_the_tldr_has_five_sections():
         assert f"## {title}" in ask.system
 
 
-def test_from_last_n_messages():
+def test_from_last_n_messages_summarises_only_the_last_n_messages():
     """S3-15: the last five become one TLDR, what is earlier goes; system prompt and first request stay (C3-1)."""
     marked = [*TASK[:2], assistant("OLD " + WORDS), *TASK[2:]]
     history, (ask,), _ = run(
@@ -130,7 +130,7 @@ def test_from_last_n_messages():
     assert "OLD" not in str(history)
 
 
-def test_chunked():
+def test_chunked_makes_one_tldr_for_each_chunk_in_order():
     """S3-02 S3-16: chunks of ten over 31 messages, each asked about on its own, are as many TLDRs, in order; a pair is
     never parted (C3-2)."""
     history, asked, _ = run(
@@ -162,7 +162,7 @@ def numbers(ask):
 
 
 @pytest.mark.parametrize("n", [1, 3, 5, 8])
-def test_from_last_n_takes_exactly_so_many(n):
+def test_from_last_n_messages_summarises_exactly_n_messages(n):
     """S3-13 S3-15: of messages that nothing binds together; nothing of the others is left."""
     history, (ask,), _ = run(
         replace_history(number_remarks(12), tldr("the newest"), strategy=FromLastNMessages(n))
@@ -203,7 +203,7 @@ CONCEPTS = (
 FACTS = '{"user_preferences": ["dark theme", "short answers"], "product_details": ["Lamp 40 W"], "issue_solved": "yes"}'
 
 
-def test_retrieve_facts_from_history():
+def test_retrieve_facts_replaces_the_history_by_facts_about_the_concepts():
     """S3-17 S3-18 S3-19 S3-20: the seed's three concepts; the history becomes their facts, in one question for all."""
     history, asked, _ = run(
         replace_history(TASK, FACTS, strategy=RetrieveFactsFromHistory(*CONCEPTS))
@@ -216,7 +216,7 @@ def test_retrieve_facts_from_history():
     assert all(message.role != "tool" for message in history)
 
 
-def test_without_facts_the_history_stays_or_a_fallback_takes_over():
+def test_without_facts_the_history_is_kept_or_a_fallback_is_used():
     """S3-17: nothing is lost when nothing is found (C3-8)."""
     none = '{"user_preferences": [], "product_details": [], "issue_solved": ""}'
     history, _, (attempt,) = run(
@@ -230,7 +230,7 @@ def test_without_facts_the_history_stays_or_a_fallback_takes_over():
     assert attempt.outcome == "degraded"
 
 
-def test_no_compression():
+def test_no_compression_leaves_the_history_unchanged():
     """S3-13: compression can be switched off where a strategy is expected."""
     history, asked, attempts = run(replace_history(TASK, strategy=NoCompression()))
     assert (history, asked, attempts) == (TASK, [], ())
@@ -250,7 +250,7 @@ STRATEGIES = [
 
 @pytest.mark.parametrize(("strategy", "answer"), STRATEGIES, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("preserve", [True, False])
-def test_memory_messages_are_kept_if_so_wished(strategy, answer, preserve):
+def test_memory_messages_are_kept_if_preserve_memory_is_true(strategy, answer, preserve):
     """S3-26 S3-27: by every method, and where a strategy of one's own hands over to it."""
     history, _, _ = run(
         replace_history(
@@ -273,7 +273,7 @@ def test_memory_messages_are_kept_if_so_wished(strategy, answer, preserve):
     assert (REMEMBERED in run(hand_over())) == preserve
 
 
-def test_koogs_own_memory_messages_are_known_by_their_texts_if_so_wished():
+def test_koogs_own_memory_messages_are_recognised_by_their_text():
     """S3-26: facts from memory, and the note that the feature is off, where a message begins with them (F26). By substring
     only on request, since a user may quote them (C3-5)."""
     off = user("Memory feature is not enabled")
@@ -295,14 +295,14 @@ def test_koogs_own_memory_messages_are_known_by_their_texts_if_so_wished():
     assert off not in tagged
 
 
-def test_memory_that_is_a_system_message_is_there_once():
+def test_a_memory_that_is_a_system_message_is_not_duplicated():
     """S3-26: it stays as the one and is not added as the other (C3-5)."""
     memory = Message("system", REMEMBERED.parts)
     history, _, _ = run(replace_history([*TASK[:6], memory, *TASK[6:]], tldr("x")))
     assert history.count(memory) == 1
 
 
-def test_memory_that_was_put_in_twice_is_there_once():
+def test_a_memory_that_was_inserted_twice_is_kept_once():
     """S3-26: the same words are one memory (C3-5)."""
     again = remember("The user likes dark mode.")
     history, _, _ = run(replace_history([*WITH_MEMORY[:9], again, *WITH_MEMORY[9:]], tldr("x")))
@@ -312,7 +312,7 @@ def test_memory_that_was_put_in_twice_is_there_once():
 # --- what waits -----------------------------------------------------------------------------------
 
 
-def test_a_call_that_waits_for_its_result_stays():
+def test_a_call_that_has_no_result_yet_is_kept():
     """S3-09 S3-10: the result that comes later still has its call (C3-3)."""
     waiting = [*TASK[:-1], call("open")]
     history, _, _ = run(replace_history(waiting, tldr("x")))
@@ -320,7 +320,7 @@ def test_a_call_that_waits_for_its_result_stays():
     assert valid([*history, result("open")])
 
 
-def test_a_request_that_waits_stays():
+def test_a_request_that_is_not_answered_yet_is_kept():
     """S3-14: the current request is not summarised away in a long session, where only the first one was kept."""
     waiting = [*TASK, user("And now the docs.")]
     history, _, _ = run(replace_history(waiting, tldr("x")))
@@ -328,7 +328,7 @@ def test_a_request_that_waits_stays():
 
 
 @pytest.mark.parametrize(("strategy", "answer"), STRATEGIES, ids=lambda value: type(value).__name__)
-def test_a_blank_message_is_no_first_request(strategy, answer):
+def test_a_blank_message_is_not_taken_for_the_first_request(strategy, answer):
     """C3-1: what a person says first stays, however many messages without words came before it."""
     blank, request = user(" \n"), user("Mend the build.")
     history = [SYSTEM, blank, assistant("Yes?"), request, *TASK[2:], user("And now the docs.")]
@@ -341,7 +341,7 @@ def test_a_blank_message_is_no_first_request(strategy, answer):
 # --- sessions -------------------------------------------------------------------------------------
 
 
-def test_conditions_look_at_a_read_session():
+def test_conditions_can_be_checked_in_a_read_session():
     """S3-05 S3-06 S3-07 S3-12: koog's count of messages, and any other trigger (C3-7)."""
 
     async def conditions():
@@ -371,7 +371,7 @@ def test_conditions_look_at_a_read_session():
     assert quiet == [False] * 3
 
 
-def test_only_one_writes_and_readers_see_what_was_there():
+def test_write_sessions_are_exclusive_and_readers_see_the_history_before_them():
     """S3-12: write sessions are exclusive; a reader sees the history before, never half of a change."""
 
     async def race():
@@ -395,7 +395,7 @@ def test_only_one_writes_and_readers_see_what_was_there():
     assert texts == ["a", "x", "y"]
 
 
-def test_an_error_in_a_session_leaves_the_history():
+def test_an_error_in_a_write_session_leaves_the_history_unchanged():
     """S3-12: nothing of a write session counts that did not end well, and the next one can begin."""
 
     async def empty(llm):
@@ -414,7 +414,7 @@ def test_an_error_in_a_session_leaves_the_history():
     assert run(broken()) == [*TASK, user("more")]
 
 
-def test_requests_without_tools():
+def test_a_request_without_tools_sends_calls_and_results_as_text():
     """S3-23: the history goes out as text, calls and results too; the answer is appended in a write session."""
 
     async def ask():
@@ -437,7 +437,7 @@ def test_requests_without_tools():
     assert asked.messages[2].text.count("</result>") == 1
 
 
-def test_a_request_after_an_answer_asks_to_go_on():
+def test_a_request_after_an_answer_asks_the_model_to_continue():
     """S3-23: a request ends with the user."""
 
     async def ask():
@@ -451,7 +451,7 @@ def test_a_request_after_an_answer_asks_to_go_on():
 
 
 @pytest.mark.parametrize("reply", [None, Answer("", "error", "HTTP 500"), Answer("  ")])
-def test_no_answer_is_an_error_of_the_request(reply):
+def test_a_missing_or_empty_answer_raises_no_answer_and_keeps_the_history(reply):
     """S3-23: and the history stays."""
 
     async def ask():
@@ -464,7 +464,7 @@ def test_no_answer_is_an_error_of_the_request(reply):
     assert run(ask()) == [user("go")]
 
 
-def test_a_session_without_a_model_says_so():
+def test_a_request_in_a_session_without_a_model_raises_no_answer():
     """S3-23: a session without a model says so."""
 
     async def ask():
@@ -475,7 +475,7 @@ def test_a_session_without_a_model_says_so():
         run(ask())
 
 
-def test_another_model_for_a_while():
+def test_using_switches_the_model_and_always_restores_it():
     """S3-24: the model is switched and always back, after an error too, and never leaks out of the session."""
 
     async def switch():
@@ -507,7 +507,7 @@ class Switching(HistoryCompressionStrategy):
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("x")])
-def test_a_strategy_that_forgets_to_change_the_model_back(error):
+def test_the_model_is_restored_after_a_strategy_that_changed_it(error):
     """S3-24: it is changed back for it; and what a strategy that raises has done to the history is undone."""
 
     async def forgetful():
@@ -520,7 +520,7 @@ def test_a_strategy_that_forgets_to_change_the_model_back(error):
     assert run(forgetful()) == (True, 0 if error is None else len(TASK))
 
 
-def test_the_model_of_a_compression():
+def test_the_model_option_is_asked_instead_for_one_compression():
     """S3-13 S3-24: koog's `retrievalModel` is asked instead, for this compression alone."""
     cheap = ScriptedModel([tldr("cheap")])
     history, asked, _ = run(replace_history(TASK, tldr("dear"), model=cheap))
@@ -545,7 +545,7 @@ class MyCustomCompressionStrategy(HistoryCompressionStrategy):
         )
 
 
-def test_the_custom_strategy_of_the_seed():
+def test_the_seeds_custom_strategy_keeps_important_and_required_messages():
     """S3-21 S3-22 S3-25: what is important stays, behind system prompt, memory and first request; a call whose result
     was filtered out is no orphan (C3-6), and it ends with the user (C3-4)."""
     finding = assistant("important: the port is 5433")
@@ -574,7 +574,7 @@ def test_the_custom_strategy_of_the_seed():
     assert REMEMBERED not in without
 
 
-def test_a_strategy_must_say_how():
+def test_a_strategy_without_a_compress_method_cannot_be_created():
     """S3-21: the class is abstract."""
     with pytest.raises(TypeError, match="abstract"):
         HistoryCompressionStrategy()
@@ -592,7 +592,7 @@ class Rewriting(HistoryCompressionStrategy):
         )
 
 
-def test_the_prompt_is_composed_from_what_was_there_before():
+def test_the_prompt_is_composed_from_the_history_before_the_strategy_changed_it():
     """S3-22 S3-23: not from what the strategy made of it meanwhile: system prompt, first request and open call are
     there, the instruction is not (C3-1, C3-3); memory that was fetched just now goes in."""
     waiting = [*TASK[:-1], call("open")]
@@ -601,7 +601,7 @@ def test_the_prompt_is_composed_from_what_was_there_before():
     assert composed == [SYSTEM, TASK[1], user("fresh memory"), assistant("A word."), waiting[-1]]
 
 
-def test_what_is_in_the_tail_anyway_is_not_doubled():
+def test_messages_that_are_kept_anyway_are_not_added_twice():
     """S3-22: messages that stay are not told again."""
 
     class Everything(HistoryCompressionStrategy):
@@ -616,7 +616,7 @@ def test_what_is_in_the_tail_anyway_is_not_doubled():
     assert composed == waiting
 
 
-def test_nothing_is_composed_where_nothing_can_go():
+def test_a_history_of_one_unanswered_request_is_left_unchanged():
     """S3-22: a history that waits from its first message on stays."""
     assert run(replace_history([user("q")], strategy=MyCustomCompressionStrategy()))[0] == [
         user("q")
@@ -626,7 +626,7 @@ def test_nothing_is_composed_where_nothing_can_go():
 # --- formats --------------------------------------------------------------------------------------
 
 
-def test_histories_in_wire_form_keep_their_entries():
+def test_messages_kept_from_a_wire_format_history_are_the_same_objects():
     """S3-12: entries that stay are the same objects, whatever they hold besides."""
     history = [
         {"role": "system", "content": "Be brief."},
@@ -642,20 +642,20 @@ def test_histories_in_wire_form_keep_their_entries():
     assert check(entries) == ()
 
 
-def test_four_goals():
+def test_a_tldr_saves_tokens_and_keeps_the_task():
     """S3-03: fewer tokens to read, so less to pay and to wait for, and what the task needs still there."""
     history, _, (attempt,) = run(replace_history(TASK, tldr("mend it")))
     assert attempt.tokens_after < 0.25 * attempt.tokens_before
     assert "Mend the build." in history[1].text
 
 
-def test_koog_has_no_other_names():
+def test_an_unknown_attribute_of_the_module_raises_attribute_error():
     assert isinstance(koog.tldr().form.name, str)
     with pytest.raises(AttributeError, match="no attribute"):
         koog.nothing  # noqa: B018 - reading it is the test
 
 
-def test_a_summary_is_asked_for_as_one():
+def test_the_model_request_for_a_tldr_has_the_purpose_summary():
     """S3-14: the summary is asked for as such."""
     _, asked, _ = run(replace_history(TASK, tldr("x")))
     assert all(isinstance(ask, Ask) and ask.purpose == "summary" for ask in asked)
@@ -685,7 +685,7 @@ def first_request(messages):
     st.sampled_from([*STRATEGIES, (MyCustomCompressionStrategy(), "")]),
     st.booleans(),
 )
-def test_whatever_the_history_what_is_left_is_valid(messages, chosen, head):
+def test_any_history_is_still_valid_after_compression(messages, chosen, head):
     """S3-09 S3-22: pairs are whole, first request and open calls are there, the model can go on, and a second time too."""
     strategy, answer = chosen
     history = [*[SYSTEM] * head, *one_result_each(messages)]
@@ -701,7 +701,7 @@ def test_whatever_the_history_what_is_left_is_valid(messages, chosen, head):
         history = compressed
 
 
-def test_the_page_says_which_strategy_is_for_what():
+def test_the_docs_page_lists_each_strategy_and_when_to_use_it():
     """S3-28: a row for each, with what is left and when to use it."""
     page = (Path(__file__).parents[2] / "docs" / "presets" / "koog.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)\(.*?\)`.*? \| (.{8,}) \| (.{30,}) \|$", page, re.MULTILINE)

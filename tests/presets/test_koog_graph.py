@@ -109,7 +109,7 @@ def summaries(messages):
     return [text for m in messages if (text := summary_in(langchain.decode(m, ()))) is not None]
 
 
-def test_execute_with_history_compression(run):
+def test_execute_with_history_compression_keeps_requests_short_and_valid(run):
     """S3-05 S3-06 S3-07 S3-08 S3-09 S3-10 S3-13: sixty tool calls under twenty messages; each request the model sees is
     valid, its last message the result it waits for, and the task is always there."""
     world = World(60)
@@ -173,7 +173,7 @@ def test_under_the_limit_nothing_is_compressed(run):
     assert too_long({"messages": [HumanMessage("x")] * 101})
 
 
-def test_a_tool_that_fails_is_a_result():
+def test_a_failed_or_unknown_tool_returns_an_error_as_its_result():
     """S3-08: so is one that does not exist."""
     world = World(5)
     end = world.graph().invoke({"messages": TASK})
@@ -188,7 +188,7 @@ def test_a_tool_that_fails_is_a_result():
     assert graph.invoke({"messages": TASK})["messages"][-2].content == "there is no tool 'rm'"
 
 
-def test_too_long_by_tokens(run):
+def test_a_token_trigger_can_decide_when_to_compress(run):
     """S3-05 S3-07: any trigger in place of a count of messages (C3-7)."""
     world = World(40)
     graph = execute_with_history_compression(
@@ -215,7 +215,7 @@ def count_tables(count):
     return out
 
 
-def test_what_was_received_passes_through(run):
+def test_the_compress_node_leaves_received_results_untouched(run):
     """S3-09: the node touches nothing but the messages; the call that the received result answers stays (C3-3)."""
     history = count_tables(20)[:-1]
     received = [ToolMessage("42", tool_call_id="c19")]
@@ -231,7 +231,7 @@ def test_what_was_received_passes_through(run):
     assert len(end["messages"]) == 4
 
 
-def test_between_two_phases(run):
+def test_the_history_can_be_compressed_between_two_phases_of_a_graph(run):
     """S3-04 S3-06 S3-11: `nodeStart then collectInformation then compressHistory then makeTheDecision`, the phases being
     graphs of their own, with a checkpointer that holds what was compressed."""
     seen = []
@@ -312,7 +312,7 @@ THREE = (
 )
 
 
-def test_f25_the_three_concepts_of_the_seed_by_both_entry_points(run):
+def test_f25_a_node_and_a_write_session_retrieve_the_same_facts(run):
     """S3-20 S3-29: a node of a graph and a write session make the same of the same history, in one question."""
     facts = {
         "user_preferences": ["dark theme", "short answers"],
@@ -342,7 +342,7 @@ def test_f25_the_three_concepts_of_the_seed_by_both_entry_points(run):
     assert not any(isinstance(message, ToolMessage) for message in end)
 
 
-def test_the_node_knows_memory_by_its_words_if_so_wished():
+def test_the_node_recognises_koogs_memory_messages_by_their_text():
     """S3-26 S3-27: koog's own memory messages carry no tag (C3-5)."""
     facts = HumanMessage("Here are the relevant facts from memory: tables are in Chinese.", id="m")
     history = [*count_tables(12), facts, AIMessage("So far."), HumanMessage("Go on.")]
@@ -365,7 +365,7 @@ class Important(HistoryCompressionStrategy):
         )
 
 
-def test_a_strategy_of_your_own_in_a_node(run):
+def test_a_custom_strategy_can_be_used_in_a_node(run):
     """S3-06 S3-25: as in a write session."""
     finding = AIMessage("important: t9 is empty", id="k", response_metadata={"model_name": "m"})
     history = [*count_tables(3), finding, AIMessage("noise"), HumanMessage("Go on.", id="g")]
@@ -376,7 +376,7 @@ def test_a_strategy_of_your_own_in_a_node(run):
     assert end["messages"][2].response_metadata == {"model_name": "m"}
 
 
-def test_a_tldr_is_not_streamed_as_the_agents_words():
+def test_a_tldr_is_not_streamed_as_agent_output():
     """S3-06: with LangGraph's `stream_mode="messages"` no piece of the TLDR comes out."""
     model = GenericFakeChatModel(messages=iter([AIMessage(TLDR)]))
     graph = (
@@ -393,12 +393,12 @@ def test_a_tldr_is_not_streamed_as_the_agents_words():
     assert not [chunk for chunk in chunks if chunk.type == "AIMessageChunk"]
 
 
-def test_nothing_to_compress_is_no_update():
+def test_the_node_returns_no_update_if_nothing_is_compressed():
     """S3-13: the state's messages are left as they are."""
     assert node_llm_compress_history(ScriptedModel()).invoke({"messages": TASK}) == {"messages": []}
 
 
-def test_sync_code_inside_an_event_loop():
+def test_the_node_can_be_invoked_synchronously_inside_an_event_loop():
     """S3-06: as in a notebook."""
 
     async def notebook():

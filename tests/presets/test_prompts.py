@@ -85,7 +85,7 @@ def test_f11_every_preset_with_a_model_takes_a_prompt(way, prompt):
     assert model.asked[0].prompt_id.startswith("house@" if prompt is OURS else "custom@")
 
 
-def test_f11_the_last_message_of_the_request_can_be_replaced_too():
+def test_f11_the_instruction_at_the_end_of_the_request_can_be_replaced_too():
     """With the room in tokens, and the current question, put into it."""
     ways: tuple[Callable[[ScriptedModel], Any], ...] = (
         lambda model: gemini(
@@ -109,7 +109,7 @@ def test_f11_the_last_message_of_the_request_can_be_replaced_too():
         assert model.asked[0].prompt == f"In {room}."
 
 
-def test_f11_the_prompt_of_prune_and_compact_is_the_articles_own():
+def test_f11_the_prompt_of_prune_and_compact_is_the_one_in_the_article():
     """S4-10 S4-21: word for word, its five points included."""
     assert SUMMARY_SYSTEM_PROMPT.text.startswith(
         "You are a helpful AI assistant tasked with summarizing conversations.\n"
@@ -122,7 +122,7 @@ def test_f11_the_prompt_of_prune_and_compact_is_the_articles_own():
     )
 
 
-def test_f11_a_prompt_that_nobody_would_read_is_refused():
+def test_f11_a_prompt_given_beside_a_summarizer_is_refused():
     """A summarizer of one's own has its own."""
     with pytest.raises(ValueError, match="give a prompt, or a summarizer"):
         koog(WholeHistory(summarizer=tldr(), prompt="Short."), ScriptedModel([]))

@@ -96,12 +96,12 @@ def test_big_old_outputs_are_cleared_and_the_calls_stay():
 
 
 @pytest.mark.parametrize(("size", "done"), [(9_000, []), (10_100, [0]), (30_000, [0])])
-def test_less_than_the_minimum_is_not_worth_it(size, done):
+def test_nothing_is_cleared_if_it_saves_less_than_the_minimum(size, done):
     """S4-07 S4-08 (C4-3): from the minimum on, so that a batch pays for the broken cache (C4-6)."""
     assert prune_and_list(work(size, 15_000)) == done
 
 
-def test_exactly_the_minimum_is_enough():
+def test_outputs_are_cleared_if_it_saves_exactly_the_minimum():
     """S4-07 (C4-3): what is reclaimed is the result less its placeholder."""
     messages = work(12_000, 15_000)
     gain = tokens_of(messages[3]) - tokens_of({**messages[3], "content": CLEARED})
@@ -116,7 +116,7 @@ def tokens_of(message: dict) -> int:
     return COUNT(view.transcript.messages[-1])
 
 
-def test_the_protected_zone_is_of_the_newest_output():
+def test_the_newest_output_up_to_prune_protect_tokens_is_not_cleared():
     """S4-06 S4-20: below it nothing is cleared; many small outputs add up (conformance 22, 25)."""
     assert prune_and_list(work(*[1_900] * 10)) == []
     assert prune_and_list(work(*[1_900] * 18)) == list(range(8))
@@ -129,7 +129,7 @@ def test_one_huge_newest_output_is_not_cleared():
         assert prune_and_list([*work(50_000), *read]) == []
 
 
-def test_the_figures_of_the_document_and_those_of_today():
+def test_the_default_and_the_upstream_limits_have_the_documented_values():
     """S4-06 S4-07 S4-19 S4-20 (C4-13)"""
     assert (PRUNE_PROTECT, PRUNE_MINIMUM, MODEL_LIMIT, RESERVED_OUTPUT) == (
         20_000,
@@ -143,7 +143,7 @@ def test_the_figures_of_the_document_and_those_of_today():
     assert prune_and_list(work(25_000, 15_000, 15_000), UPSTREAM) == [0]
 
 
-def test_protected_tools_stay_and_take_no_room_in_the_zone():
+def test_protected_tools_are_not_cleared_and_do_not_use_up_prune_protect():
     """S4-08 (C4-4, conformance 24)"""
     messages = [*work(15_000), *[{**m} for m in ran("s", 18_000, "skill")], *ran("n", 4_000)]
     assert prune_and_list(messages) == []
@@ -162,7 +162,7 @@ def test_pruning_again_changes_nothing(sizes):
     assert not refold.check(messages)
 
 
-def test_nothing_before_a_summary_is_edited_again():
+def test_results_folded_into_a_summary_are_not_cleared():
     """S4-08 (C4-4): the scan stops there (conformance 26)."""
     compactor = refold.Compactor([], refold.Budget(10**9, 0), format="openai_chat")
     history = work(30_000, 30_000, 15_000)
@@ -172,7 +172,7 @@ def test_nothing_before_a_summary_is_edited_again():
     assert from_here == [4]
 
 
-def test_content_may_be_a_list_or_nothing():
+def test_result_content_may_be_a_list_or_empty():
     """S4-08 (C4-4)"""
     messages = work(30_000, 15_000)
     messages[3]["content"] = [{"type": "text", "text": messages[3]["content"]}]
@@ -182,7 +182,7 @@ def test_content_may_be_a_list_or_nothing():
     assert not refold.check(messages)
 
 
-def test_a_failure_says_still_what_failed():
+def test_a_cleared_failure_keeps_its_error_line():
     """S4-05 (conformance 28)"""
     messages = work(30_000, 21_000)
     messages[3]["content"] += "\nerror TS2304: Cannot find name 'Foo'.\nexit code: 2"
@@ -194,7 +194,7 @@ def test_a_failure_says_still_what_failed():
 # --- overflow ----------------------------------------------------------------------------------
 
 
-def test_overflow_is_strictly_more_than_the_window_leaves():
+def test_overflow_means_strictly_more_tokens_than_the_window_minus_the_reserve():
     """S4-14 S4-15 S4-16 S4-19: 128,000 less 32,000."""
     assert not is_overflow({"prompt_tokens": 95_000, "completion_tokens": 1_000})
     assert is_overflow({"prompt_tokens": 95_000, "completion_tokens": 1_001})
@@ -230,7 +230,7 @@ def test_usage_may_be_an_object_or_a_mapping_of_any_provider():
     assert not is_overflow(object())
 
 
-def test_a_reserve_that_leaves_nothing_is_refused():
+def test_a_reserve_that_fills_the_whole_window_is_refused():
     """S4-14 S4-19"""
     with pytest.raises(ValueError, match="leaves nothing"):
         Limits(model_limit=32_000)
@@ -257,7 +257,7 @@ def test_fifty_messages_become_four():
 
 
 @pytest.mark.parametrize("heads", [0, 1, 3])
-def test_any_number_of_system_messages_stays_and_none_is_summarised(heads):
+def test_all_system_messages_are_kept_and_none_is_summarised(heads):
     """S4-22 (C4-8)"""
     head = [{**SYSTEM, "content": f"Rule {n}: be careful."} for n in range(heads)]
     messages = rebuild_messages([*head, *fifty()[1:]], SUMMARY)
@@ -269,14 +269,14 @@ def test_any_number_of_system_messages_stays_and_none_is_summarised(heads):
     assert "0: 细节很多。" in model.asked[0].messages[0].text
 
 
-def test_the_question_that_waits_stays_as_it_was_asked():
+def test_an_unanswered_question_is_kept_word_for_word():
     """S4-13 (C4-11)"""
     messages = rebuild_messages([*fifty(), user("用户的新问题")], SUMMARY)
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
     assert messages[-1] == user("用户的新问题")
 
 
-def test_in_the_middle_of_a_tool_loop_the_task_and_the_open_group_stay():
+def test_in_a_tool_loop_the_task_and_the_newest_tool_group_are_kept():
     """S4-13 (C4-11): never ends on the assistant, loses neither the request nor results nobody has read."""
     history = [*fifty(), user("修复登录"), *ran("a", 2_000), *ran("b", 300)]
     messages = rebuild_messages(history, SUMMARY)
@@ -286,7 +286,7 @@ def test_in_the_middle_of_a_tool_loop_the_task_and_the_open_group_stay():
     assert not refold.check(messages)
 
 
-def test_the_request_is_system_prompt_history_and_instruction():
+def test_the_summary_request_is_system_prompt_history_and_instruction():
     """S4-10 S4-11 S4-21: the history as a record, without tool messages (C4-10)."""
     model = ScriptedModel([SUMMARY])
     assert SUMMARY in generate_summary([*fifty(), *ran("a", 50)], model)
@@ -311,7 +311,7 @@ def test_the_request_is_system_prompt_history_and_instruction():
     assert ask.prompt.startswith("请总结上述对话，以便继续后续工作。")
 
 
-def test_the_flow_asks_as_the_function_does():
+def test_the_flow_uses_the_same_prompts_as_generate_summary():
     """S4-10 S4-11 S4-21: by the same prompts, through the whole flow."""
     alone, flow = ScriptedModel([SUMMARY]), ScriptedModel([SUMMARY])
     generate_summary(fifty(), alone)
@@ -339,7 +339,7 @@ def open_view(history: list[dict]) -> View:
 # --- the flow ----------------------------------------------------------------------------------
 
 
-def test_the_whole_flow():
+def test_each_step_prunes_and_summarises_only_if_the_usage_is_still_too_high():
     """S4-01 S4-03 S4-16 S4-18: prune every round; only what that leaves over is compacted, by the usage less what
     was pruned (C4-5)."""
     model = ScriptedModel([SUMMARY])
@@ -358,7 +358,7 @@ def test_the_whole_flow():
     assert not refold.check(messages)
 
 
-def test_at_the_limit_nothing_is_summarised_and_one_beyond_it_is():
+def test_usage_at_the_limit_is_not_summarised_and_one_token_more_is():
     """S4-14 S4-15 S4-18 S4-23: the API's figure decides, not the estimate."""
     for used, compacted in ((96_000, False), (96_001, True)):
         messages = fifty()
@@ -379,7 +379,7 @@ def test_without_usage_the_estimate_decides():
     assert not PruneAndCompact(ScriptedModel([SUMMARY])).finish_step(roomy).compacted
 
 
-def test_what_the_usage_does_not_know_yet_is_counted_too():
+def test_messages_added_after_the_reported_usage_are_counted_too():
     """S4-01 S4-18 (C4-12): results that came after the response, a paste before sending."""
     result = {"prompt_tokens": 80_000, "completion_tokens": 10}
     messages = [*fifty(), user("看日志"), *ran("log", 40_000)]
@@ -394,7 +394,7 @@ def test_what_the_usage_does_not_know_yet_is_counted_too():
     assert paste == view.payload
 
 
-def test_cleared_in_batches_and_never_by_one_each_round():
+def test_results_are_cleared_in_batches_and_not_one_each_round():
     """S4-07 S4-18 (C4-6): the prefix changes once for many rounds, so a prompt cache holds."""
     flow, messages, changes = PruneAndCompact(count=COUNT), [SYSTEM, user("任务")], 0
     for n in range(30):
@@ -406,7 +406,7 @@ def test_cleared_in_batches_and_never_by_one_each_round():
     assert 1 <= changes <= 5
 
 
-def test_an_agent_runs_for_as_long_as_it_likes():
+def test_no_request_of_a_hundred_step_run_exceeds_the_window():
     """S4-01 S4-03: a hundred steps in a window of 20,000 tokens; no request is ever longer."""
     limits = Limits(
         prune_protect=3_000,
@@ -429,7 +429,7 @@ def test_an_agent_runs_for_as_long_as_it_likes():
     assert any("把所有模块迁移到新接口。不要修改 tests/。" in str(m["content"]) for m in messages)
 
 
-def test_nothing_is_deleted():
+def test_all_originals_can_be_restored_after_several_compactions():
     """S4-24: everything that was said can be had back, word for word, through several compactions, before sending
     and after responses."""
     flow, originals = (
@@ -450,7 +450,7 @@ def test_nothing_is_deleted():
     assert flow.originals(messages) == originals
 
 
-def test_a_model_that_fails_does_not_stop_the_work():
+def test_the_rule_summary_is_used_if_the_model_fails():
     """S4-01 S4-12"""
     for answers in ([], [Answer("", "error", "down")], [""]):
         messages = fifty()
@@ -461,7 +461,7 @@ def test_a_model_that_fails_does_not_stop_the_work():
         assert "## Earlier requests" in messages[2]["content"]
 
 
-def test_the_budget_of_the_example():
+def test_the_token_breakdown_matches_the_documented_example():
     """S4-02: the example's own figures, by category: a system prompt of 2,000 tokens, ten turns of 500, five files of
     10,000, three outputs of 5,000, 72,000 in all; tools, if there are any, count apart (C4-14)."""
 

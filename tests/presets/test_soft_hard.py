@@ -90,7 +90,7 @@ def ran(id: str, result: str) -> list[dict]:
 # --- the configuration -------------------------------------------------------------------------
 
 
-def test_the_eight_settings_and_their_defaults():
+def test_the_eight_settings_have_the_documented_defaults():
     """S2-03 S2-04 S2-05 S2-06 S2-07 S2-08 S2-09 S2-10 S2-43: the default is production (C2-7)."""
     assert [field.name for field in fields(CompactionConfig)] == [
         "soft_threshold_tokens", "hard_threshold_tokens", "reserve_tokens", "memory_flush_enabled",
@@ -100,7 +100,7 @@ def test_the_eight_settings_and_their_defaults():
     assert CompactionConfig() == PRODUCTION == SoftHardCompactor().config
 
 
-def test_the_other_two_presets():
+def test_the_development_and_large_context_presets_have_the_documented_settings():
     """S2-42 S2-44"""
     assert tuple(asdict(DEVELOPMENT).values()) == (5_000, 8_000, 2_000, True, 4, 400, False, True)
     assert tuple(asdict(LARGE_CONTEXT).values()) == (
@@ -115,7 +115,7 @@ def test_the_other_two_presets():
     )
 
 
-def test_the_reserve_is_kept_free_of_the_window(caplog):
+def test_thresholds_are_lowered_to_leave_the_reserve_free_in_the_window(caplog):
     """S2-05 S2-44 (C2-3, C2-4): 30,000 and 6,000 do not fit into 32,768; it is said."""
     with caplog.at_level(logging.WARNING, "refold"):
         compactor = SoftHardCompactor(LARGE_CONTEXT, window=LARGE_CONTEXT_WINDOW)
@@ -130,7 +130,7 @@ def test_the_reserve_is_kept_free_of_the_window(caplog):
         clamp_config(PRODUCTION, 4_000)
 
 
-def test_some_settings_may_be_given_and_no_others():
+def test_a_partial_config_is_accepted_and_invalid_settings_are_refused():
     """S2-39 (C2-6)"""
     given = merge_config(PRODUCTION, {"soft_threshold_tokens": 12_000, "keep_recent_messages": 10})
     assert asdict(given) == asdict(PRODUCTION) | {
@@ -155,7 +155,7 @@ def test_some_settings_may_be_given_and_no_others():
 # --- the check ---------------------------------------------------------------------------------
 
 
-def test_none_soft_and_hard():
+def test_urgency_is_none_soft_or_hard_by_the_thresholds():
     """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14 S2-23: exactly at a threshold is reached (C2-8)."""
     history = talk(10)
     tokens = compactor_estimate_messages_tokens(history)
@@ -174,7 +174,7 @@ def test_none_soft_and_hard():
     ]
 
 
-def test_the_reserve_counts_in_the_check():
+def test_the_reserve_lowers_the_hard_threshold_of_the_check():
     """S2-05 S2-14 (C2-3)"""
     history = talk(10)
     tokens = compactor_estimate_messages_tokens(history)
@@ -220,7 +220,7 @@ def test_old_messages_become_a_summary_and_the_newest_stay():
     assert [field.name for field in fields(CompactionResult)][7:] == ["memory_failure"]
 
 
-def test_a_call_is_not_parted_from_its_result():
+def test_a_call_is_not_separated_from_its_result():
     """S2-07 S2-23 (C2-10)"""
     for keep in range(1, 8):
         history = [
@@ -237,7 +237,7 @@ def test_a_call_is_not_parted_from_its_result():
         assert result.compacted_messages[-keep:] == history[-keep:]
 
 
-def test_a_tail_over_the_budget_is_cut_shorter_and_what_waits_stays():
+def test_a_tail_over_the_budget_is_shortened_but_keeps_the_last_message():
     """S2-07 S2-21 (C2-10, X-4)"""
     history = [
         *talk(4),
@@ -254,7 +254,7 @@ def test_a_tail_over_the_budget_is_cut_shorter_and_what_waits_stays():
     assert not refold.check(result.compacted_messages)
 
 
-def test_what_would_not_be_smaller_is_not_done():
+def test_a_compaction_that_would_save_no_tokens_is_not_made():
     """S2-20 S2-21 (C2-10)"""
     history = [
         user("好"),
@@ -286,7 +286,7 @@ class Broken:
         return []
 
 
-def test_memories_are_flushed_once_within_the_compaction():
+def test_each_memory_is_flushed_only_once():
     """S2-06 S2-19 S2-40 (C2-9): once for each content, whoever stored it before."""
     memory = ProcessMemories()
     compactor = SoftHardCompactor(SMALL, memory=memory)
@@ -308,7 +308,7 @@ def test_memories_are_flushed_once_within_the_compaction():
     assert off.search("") == []
 
 
-def test_a_memory_that_fails_blocks_nothing():
+def test_a_failing_memory_sink_does_not_stop_the_compaction():
     """S2-06 S2-19 (C2-9)"""
     result = SoftHardCompactor(SMALL, memory=Broken()).compact(talk(12))
     assert result.flushed_memories == 0
@@ -326,7 +326,7 @@ def test_each_agent_has_a_memory_of_its_own():
 # --- by a model --------------------------------------------------------------------------------
 
 
-def test_a_model_really_writes_the_summary():
+def test_a_model_writes_the_summary_if_use_llm_is_true():
     """S2-09 S2-44 S2-45 S2-48 S2-49 (C2-5): a light one of one's own choice."""
     light = ScriptedModel(["用户在写异步服务器，采用 tokio。"])
     result = SoftHardCompactor(SMALL, model=light).compact(talk(12), config={"use_llm": True})
@@ -347,7 +347,7 @@ def test_a_model_really_writes_the_summary():
 @pytest.mark.parametrize(
     "answers", [[], [Answer("", "error", "down")], [""], [Answer("半截", "length")]]
 )
-def test_a_model_that_fails_leaves_it_to_rules_or_leaves_it(answers):
+def test_a_failed_model_is_replaced_by_rules_unless_the_fallback_is_off(answers):
     """S2-10"""
     config = {"use_llm": True}
     by_rules = SoftHardCompactor(SMALL, model=ScriptedModel(answers)).compact(
@@ -363,7 +363,7 @@ def test_a_model_that_fails_leaves_it_to_rules_or_leaves_it(answers):
 
 
 @pytest.mark.parametrize("cap", [120, 240])
-def test_the_summary_keeps_to_the_cap_of_the_configuration(cap):
+def test_the_summary_stays_within_summary_max_tokens(cap):
     """S2-08 (C2-12): as it stands in the list, by rules; a model is told of it."""
     history = [*talk(60), user("最后的问题")]
     config = {"summary_max_tokens": cap}
@@ -377,7 +377,7 @@ def test_the_summary_keeps_to_the_cap_of_the_configuration(cap):
 # --- what the document calls future ------------------------------------------------------------
 
 
-def test_only_what_is_new_is_summarised_again():
+def test_a_second_summary_is_made_from_the_first_one_and_the_new_messages():
     """S2-46 S2-50: the whole history grown, or the compacted one: the earlier summary is brought up to date."""
     for whole in (True, False):
         model = ScriptedModel(["第一份摘要。", "第二份摘要。"])
@@ -397,7 +397,7 @@ def test_only_what_is_new_is_summarised_again():
     assert "(已压缩 30 条消息,其中用户 15 条,助手 15 条)" in twice
 
 
-def test_a_compaction_can_be_looked_at_and_edited_first():
+def test_a_compaction_can_be_previewed_and_edited_before_it_is_accepted():
     """S2-47 S2-51: nothing is kept until it is accepted; then exactly what was shown."""
     compactor = SoftHardCompactor(SMALL, memory=ProcessMemories())
     history = talk(12)
@@ -413,7 +413,7 @@ def test_a_compaction_can_be_looked_at_and_edited_first():
     )
 
 
-def test_what_matters_stays_word_for_word():
+def test_a_message_that_the_scorer_rates_high_is_kept_word_for_word():
     """S2-52"""
     history = talk(12)
     history[4] = user("记住：部署端口是 8443。")
@@ -424,7 +424,7 @@ def test_what_matters_stays_word_for_word():
     assert scored.tokens_after_compaction < scored.tokens_before_compaction / 2
 
 
-def test_a_compaction_is_on_record_and_can_be_taken_back():
+def test_a_compaction_is_recorded_and_can_be_reverted():
     """S2-53"""
     compactor = SoftHardCompactor(SMALL)
     history = talk(12)
@@ -445,7 +445,7 @@ def test_a_compaction_is_on_record_and_can_be_taken_back():
     ]
 
 
-def test_of_two_compactions_the_later_one_alone_can_be_taken_back():
+def test_the_later_of_two_compactions_can_be_reverted_alone():
     """S2-53: then the list is what the earlier one made of it, with all that came since."""
     compactor, history = SoftHardCompactor(SMALL), talk(24)
     first = compactor.compact(history[:24]).compacted_messages
@@ -455,7 +455,7 @@ def test_of_two_compactions_the_later_one_alone_can_be_taken_back():
     assert compactor.revert(history) == history
 
 
-def test_other_engines_can_listen():
+def test_on_event_reports_the_end_of_a_compaction():
     """S2-54: memory is a port of two methods, and whatever reflects hears of every compaction."""
     events = []
     SoftHardCompactor(SMALL, on_event=events.append, memory=ProcessMemories()).compact(talk(12))
@@ -464,7 +464,7 @@ def test_other_engines_can_listen():
     assert ended.after < ended.before
 
 
-def test_the_page_says_what_it_follows():
+def test_the_docs_page_states_the_maturity_and_date_of_the_document():
     """S2-01: maturity and date of the document."""
     page = (ROOT / "docs" / "presets" / "soft-hard.md").read_text(encoding="utf-8")
     assert "L4" in page
@@ -474,7 +474,7 @@ def test_the_page_says_what_it_follows():
 # --- the commands ------------------------------------------------------------------------------
 
 
-def test_the_four_commands_are_functions():
+def test_the_four_commands_can_be_called_as_functions():
     """S2-33 S2-34 S2-35 S2-36: with these arguments, the last ones optional (C2-15); messages cost
     more than their texts (C2-2)."""
     assert compactor_estimate_tokens("") == 0
@@ -509,7 +509,7 @@ def test_each_agent_and_each_conversation_has_compactions_of_its_own():
         )
 
 
-def test_one_dispatcher_answers_json_with_json():
+def test_the_dispatcher_answers_json_commands_with_json():
     """S2-32 S2-33 S2-34 S2-35 S2-36 S2-37: as an HTTP gateway will mount it; JavaScript's spelling is understood."""
     dispatcher = Dispatcher(SoftHardCompactor(SMALL))
 
@@ -580,14 +580,14 @@ def test_one_dispatcher_answers_json_with_json():
         ),
     ],
 )
-def test_a_bad_request_is_answered_not_raised(request_, code, word):
+def test_a_bad_request_is_answered_with_an_error_code(request_, code, word):
     """S2-32 S2-35 (C2-6)"""
     error = Dispatcher().call(request_)["error"]
     assert error["code"] == code
     assert word in error["message"]
 
 
-def test_a_store_that_fails_is_said_to_have_failed():
+def test_a_store_error_is_answered_with_the_code_store_failed():
     """S2-32"""
 
     class Down(refold.MemoryStore):
@@ -605,7 +605,7 @@ def client(**settings) -> CompactorClient:
     return CompactorClient(in_thread(Dispatcher(SoftHardCompactor(SMALL, **settings))))
 
 
-def test_the_client_gives_types_back_over_any_transport():
+def test_the_client_returns_typed_results_over_any_transport():
     """S2-32 S2-37"""
 
     async def main() -> None:
@@ -672,7 +672,7 @@ def test_the_client_works_over_http():
 # --- the scenarios -----------------------------------------------------------------------------
 
 
-def test_scenario_1_automatic():
+def test_scenario_1_soft_suggests_and_hard_compacts_automatically():
     """S2-02 S2-23 S2-32 S2-38 S2-41: soft suggests, hard compacts; the user manages nothing."""
 
     async def main() -> tuple[ChatStore, list, list]:
@@ -695,7 +695,7 @@ def test_scenario_1_automatic():
     assert chat.messages[-1] == talk(40)[-1]
 
 
-def test_a_chat_checks_each_message_by_its_own_settings_and_under_its_own_name():
+def test_a_chat_checks_each_added_message_by_its_own_config_and_ids():
     """S2-36 S2-38 S2-41: at exactly the figure the message that is added suggests or compacts, no earlier; memories go
     to the chat's agent, the record to its conversation."""
     sinks, suggested = {"a": ProcessMemories(), "b": ProcessMemories()}, []
@@ -729,7 +729,7 @@ def test_a_chat_checks_each_message_by_its_own_settings_and_under_its_own_name()
     ]
 
 
-def test_scenario_2_by_hand_with_some_settings():
+def test_scenario_2_a_chat_is_compacted_manually_with_a_partial_config():
     """S2-39"""
 
     async def main() -> CompactionResult:
@@ -743,7 +743,7 @@ def test_scenario_2_by_hand_with_some_settings():
     assert result.tokens_after_compaction < result.tokens_before_compaction
 
 
-def test_scenario_3_memories_first():
+def test_scenario_3_memories_stored_beforehand_are_not_stored_twice():
     """S2-40 S2-41: stored by hand before, they are not stored twice (C2-9)."""
     memory = ProcessMemories()
     intelligence = Intelligence(client(memory=memory), memory)
@@ -760,7 +760,7 @@ def test_scenario_3_memories_first():
     assert result.summary
 
 
-def test_a_compactor_takes_some_of_the_settings_by_name() -> None:
+def test_a_compactor_accepts_a_mapping_of_some_settings() -> None:
     """Its page says that some will do wherever a configuration is taken; of a mapping it made an AttributeError later."""
     compactor = SoftHardCompactor({"keep_recent_messages": 10})
     assert compactor.config == replace(PRODUCTION, keep_recent_messages=10)

@@ -41,7 +41,7 @@ async def fill(chat: ChatStore, messages: list[dict]) -> int:
     return sum([await chat.add(message) is not None for message in messages])
 
 
-def test_f9_a_chat_that_was_compacted_has_a_history_and_a_way_back():
+def test_f9_a_compacted_chat_has_a_history_and_can_be_reverted():
     """S2-53: after `setMessages(result.compacted_messages)` the history was empty and `revert` did nothing."""
 
     async def main() -> None:
@@ -60,7 +60,7 @@ def test_f9_a_chat_that_was_compacted_has_a_history_and_a_way_back():
     asyncio.run(main())
 
 
-def test_f9_one_compaction_can_be_taken_back():
+def test_f9_the_latest_compaction_can_be_reverted_alone():
     """S2-53: the latest, so that what an earlier one hid stays hidden."""
 
     async def main() -> None:
@@ -75,7 +75,7 @@ def test_f9_one_compaction_can_be_taken_back():
     asyncio.run(main())
 
 
-def test_f9_a_chat_that_was_compacted_can_be_looked_at_and_edited_first():
+def test_f9_the_next_compaction_of_a_compacted_chat_can_be_previewed_and_edited():
     """S2-47 S2-51: the preview is of the compacted list; what is accepted is exactly what was shown, with the user's words."""
 
     async def main() -> None:
@@ -101,7 +101,7 @@ def test_f9_a_chat_that_was_compacted_can_be_looked_at_and_edited_first():
     asyncio.run(main())
 
 
-def test_f9_a_preview_is_accepted_once_and_as_it_should_be():
+def test_f9_a_preview_can_be_accepted_once_and_only_with_valid_edits():
     """S2-51: a wrong edit keeps it waiting."""
 
     async def main() -> None:
@@ -116,7 +116,7 @@ def test_f9_a_preview_is_accepted_once_and_as_it_should_be():
     asyncio.run(main())
 
 
-def test_f9_where_nothing_is_known_going_back_says_so():
+def test_f9_reverting_an_unknown_compaction_raises_a_command_error():
     """S2-53: after a restart, without a conversation's id, under another one, and where nothing was compacted."""
 
     async def main() -> None:
@@ -137,7 +137,7 @@ def test_f9_where_nothing_is_known_going_back_says_so():
     asyncio.run(main())
 
 
-def test_f9_only_so_many_conversations_are_known():
+def test_f9_the_least_recently_compacted_conversation_is_forgotten_first():
     """The one that was not compacted for longest is forgotten, and going back says so; one that is over can be."""
 
     async def main() -> None:
@@ -156,7 +156,7 @@ def test_f9_only_so_many_conversations_are_known():
     asyncio.run(main())
 
 
-def test_f9_what_is_added_while_a_chat_is_compacted_stays():
+def test_f9_a_message_added_during_a_compaction_is_kept():
     """Its answer arrives while the compaction runs elsewhere."""
 
     async def main() -> None:
@@ -220,7 +220,7 @@ def test_f9_chats_never_mix_whatever_they_have_in_common(steps):
     asyncio.run(main())
 
 
-def test_f26_what_stays_word_for_word_behind_a_summary_is_retained():
+def test_f26_a_request_kept_after_the_summary_counts_as_retained():
     """S2-18: a request that the summary's fold moves behind it was not counted, so that one was missing."""
     call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
     history = [*talk(6), {"role": "user", "content": "列出文件，" * 30}]

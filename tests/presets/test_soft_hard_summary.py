@@ -59,13 +59,13 @@ def rust() -> list[Message]:
     return start + [message for _ in range(10) for message in (user("好的，"), assistant("嗯。"))]
 
 
-def test_the_summary_of_the_document_word_for_word():
+def test_the_summary_equals_the_documented_example():
     """S2-26 S2-27 S2-28 S2-29 S2-30 S2-31: header, topics, conclusions, code, and how many of whom (C2-11)."""
     assert len(rust()) == 24
     assert summarize(rust()) == GOLDEN
 
 
-def test_the_same_in_english():
+def test_the_summary_is_in_english_if_the_conversation_or_the_setting_is():
     """S2-26 S2-27 S2-28 S2-29 S2-30"""
     history = [
         user("Hi, could you please explain? How do I write an async HTTP server in Rust?"),
@@ -82,7 +82,7 @@ def test_the_same_in_english():
     )
 
 
-def test_the_three_extractors():
+def test_the_extractors_find_topics_conclusions_and_code_languages():
     """S2-27 S2-28 S2-29"""
     users = [
         user("你好，请帮我修复登录。谢谢！"),
@@ -122,13 +122,13 @@ def test_empty_sections_are_left_out():
 
 
 @pytest.mark.parametrize("text", ["I fixed the `load_pool` hang.", "问题已经处理，脚本可以运行。"])
-def test_reports_of_what_was_done_are_conclusions(text):
+def test_reports_of_finished_work_are_conclusions(text):
     """S2-28"""
     (sentence,) = extract_conclusions([assistant(text)])
     assert sentence == text.rstrip("。.")
 
 
-def test_preferences_changed_files_and_tools_are_kept_too():
+def test_preferences_and_changed_files_are_in_the_summary():
     """S2-02 S2-29 S2-30: what the user wants, and what work was done."""
     call = ToolCall("c1", "write", '{"content":"x","path":"src/app.py"}')
     history = [
@@ -158,7 +158,7 @@ def test_an_earlier_summary_is_merged_and_never_a_topic():
     assert summarize(history.apply(history.fold(0, 24, wrap_summary(GOLDEN)))) == merged
 
 
-def test_a_models_summary_is_taken_apart_when_rules_follow_it():
+def test_the_rule_summary_keeps_the_content_of_an_earlier_model_summary():
     """S2-10 S2-50: nothing of it is lost to the fallback."""
     text = "用户在写 HTTP 服务器。\n\n<record>\n## Requests\n- 如何在 Rust 中实现？\n## Constraints\n- 不要用 unsafe。\n</record>"
     summary = summarize([wrap_summary(text), user("如何部署？"), assistant("推荐使用 systemd。")])
@@ -172,14 +172,14 @@ def test_a_models_summary_is_taken_apart_when_rules_follow_it():
         assert part in summary
 
 
-def test_a_summary_reads_back_as_what_was_written():
+def test_a_rendered_summary_parses_back_to_the_same_notes():
     """S2-46"""
     notes = notes_of(rust())
     assert parse(render(notes)) == notes
 
 
 @pytest.mark.parametrize("cap", [90, 120, 200, 400, 800])
-def test_the_cap_holds_and_the_task_stays_longest(cap):
+def test_the_summary_fits_max_tokens_and_keeps_the_first_topic_longest(cap):
     """S2-08 S2-30 (C2-12)"""
     history = [
         m
@@ -211,7 +211,7 @@ TALK = st.lists(
 
 
 @given(TALK, st.integers(60, 600))
-def test_any_history_fits_its_cap_and_counts_every_message(history, cap):
+def test_a_summary_of_any_history_fits_max_tokens_and_counts_every_message(history, cap):
     """S2-26 S2-30"""
     view = View.of(history)
     text = summarize(view, cap, "zh")

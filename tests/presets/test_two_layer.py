@@ -88,7 +88,7 @@ def test_the_policy_has_the_documented_defaults():
     assert policy.protected_tools == {"Skill"}
 
 
-def test_the_builder_takes_names_one_by_one_and_always_protects_skill():
+def test_the_builder_always_protects_skill_beside_the_given_tools():
     """S1-10 S1-13"""
     builder = (
         ContextPolicy.builder().token_threshold(80_000).keep_recent_tools(6).max_tool_length(300)
@@ -101,7 +101,7 @@ def test_the_builder_takes_names_one_by_one_and_always_protects_skill():
     assert builder.also(incremental=True).build().incremental
 
 
-def test_impossible_figures_are_refused():
+def test_invalid_settings_are_refused():
     """S1-06"""
     with pytest.raises(ValueError, match="negative"):
         ContextPolicy(token_threshold=-1)
@@ -109,7 +109,7 @@ def test_impossible_figures_are_refused():
         ContextPolicy.builder().also(tokens=3)
 
 
-def test_the_threshold_can_follow_the_models_window():
+def test_the_threshold_can_be_a_share_of_the_models_window():
     """S1-39: from the table, from a window of one's own; an unknown model is said to be unknown."""
     assert ContextPolicy.for_model("mine", 0.5, Window(100_000)).token_threshold == 50_000
     policy = ContextPolicy.for_model("gpt-4o", 0.5, keep_recent_tools=6)
@@ -123,7 +123,7 @@ def test_the_threshold_can_follow_the_models_window():
 # --- the estimate ------------------------------------------------------------------------------
 
 
-def test_every_role_is_counted_and_calls_with_name_and_arguments():
+def test_every_role_is_counted_and_a_call_counts_its_name_and_arguments():
     """S1-14 S1-16: user, assistant and results by the formula, the system prompt by the default estimate; nothing
     is nothing; one Chinese character is no longer 0 tokens (C1-12)."""
     count = counter(two_ratios)
@@ -163,7 +163,7 @@ def test_results_of_older_groups_become_placeholders_every_round():
     assert not refold.check(messages)
 
 
-def test_fewer_groups_than_are_kept_stay_as_they_are():
+def test_nothing_is_replaced_if_there_are_no_more_groups_than_are_kept():
     """S1-22: min(keep, n)."""
     messages = [SYSTEM, user("修复解析器"), *rounds(4)]
     before = copy.deepcopy(messages)
@@ -171,7 +171,7 @@ def test_fewer_groups_than_are_kept_stay_as_they_are():
     assert messages == before
 
 
-def test_both_sides_of_a_group_are_cut_at_the_same_place():
+def test_arguments_and_results_of_the_same_old_groups_are_shortened():
     """S1-04 S1-23: parallel calls are one group (C1-5), and shortened arguments are valid JSON (C1-2)."""
     long = {"path": "a.py", "content": "x = 1\n" * 100}
     calls = [ran(f"p{n}", "write", WORDS * 30, **long) for n in range(2)]
@@ -204,7 +204,7 @@ def test_both_sides_of_a_group_are_cut_at_the_same_place():
     assert newest[4:7] == group
 
 
-def test_arguments_that_are_no_json_become_an_object():
+def test_long_arguments_that_are_not_json_become_an_object():
     """S1-23 (C1-2)"""
     messages = [SYSTEM, user("补丁"), *ran("c0", "patch", "ok"), *rounds(1)]
     messages[2]["tool_calls"][0]["function"]["arguments"] = "*** Begin Patch\n" + "+ line\n" * 80
@@ -213,7 +213,7 @@ def test_arguments_that_are_no_json_become_an_object():
 
 
 @pytest.mark.parametrize("size", [2, 30, 200, 201, 5_000])
-def test_only_what_is_longer_than_the_limit_and_than_its_placeholder_is_replaced(size):
+def test_only_results_longer_than_the_limit_and_the_placeholder_are_replaced(size):
     """S1-09 S1-22 (C1-4)"""
     messages = [SYSTEM, user("q"), *rounds(2, size)]
     ContextCompactor(ContextPolicy(keep_recent_tools=1)).compact(messages)
@@ -223,7 +223,7 @@ def test_only_what_is_longer_than_the_limit_and_than_its_placeholder_is_replaced
     assert results(tight)[0].startswith("[truncated: ") == (size > 2)
 
 
-def test_the_limit_is_a_setting():
+def test_max_tool_length_applies_to_results_and_arguments():
     """S1-09 S1-13"""
     messages = [SYSTEM, user("q"), *ran("c0", "write", "ok", content="y" * 250), *rounds(2, 250)]
     before = copy.deepcopy(messages)
@@ -234,7 +234,7 @@ def test_the_limit_is_a_setting():
     assert "250 characters in all" in messages[2]["tool_calls"][0]["function"]["arguments"]
 
 
-def test_the_json_form_is_json_and_a_failure_keeps_what_it_said():
+def test_a_json_placeholder_is_valid_json_and_a_failure_keeps_its_error():
     """S1-22: the form that the real code has (C1-1)."""
     failed = "Traceback\n" * 80 + "ValueError: bad port 8080\nexit code: 1"
     messages = [
@@ -273,7 +273,7 @@ def test_protected_tools_are_left_alone():
     assert messages[6]["tool_calls"] != protected[4]["tool_calls"]
 
 
-def test_texts_are_cut_only_if_asked_and_never_the_users_or_recent_ones():
+def test_only_old_assistant_texts_are_shortened_and_only_with_max_text_length():
     """S1-24 (C1-3): only the assistant's, only before the newest groups, both ends, and the note says how much."""
     long = WORDS * 300
     start = [
@@ -303,7 +303,7 @@ def test_texts_are_cut_only_if_asked_and_never_the_users_or_recent_ones():
 
 
 @pytest.mark.parametrize(("keep", "cut"), [(0, [0, 1]), (1, [0, 1]), (2, [0]), (3, [])])
-def test_texts_between_the_newest_groups_are_recent(keep, cut):
+def test_texts_between_the_newest_groups_are_not_shortened(keep, cut):
     """S1-24: as many groups are recent as `keep_recent_tools` says, at least one."""
     long = WORDS * 300
     texts = [f"{n}: {long}" for n in range(3)]
@@ -357,7 +357,7 @@ def test_the_summary_may_have_the_role_system():
     assert "【历史摘要】" in messages[1]["content"]
 
 
-def test_there_need_be_no_system_prompt_and_several_stay():
+def test_a_history_may_have_no_system_prompt_or_several():
     """S1-29 (C1-6)"""
     bare, two = turns(8)[1:], [SYSTEM, {**SYSTEM, "content": "今天是星期六。"}, *turns(8)[1:]]
     model = ScriptedModel([SUMMARY] * 2)
@@ -368,7 +368,7 @@ def test_there_need_be_no_system_prompt_and_several_stay():
     assert "豆豆" not in "".join(message.text for ask in model.asked for message in ask.messages)
 
 
-def test_the_threshold_is_strict_and_the_log_says_what_set_it_off(caplog):
+def test_the_threshold_is_exclusive_and_the_log_states_the_trigger(caplog):
     """S1-19: exactly at the figure nothing happens."""
     tokens = estimate_tokens(turns(3))
     with caplog.at_level(logging.INFO, "refold"):
@@ -389,7 +389,7 @@ def test_the_threshold_is_strict_and_the_log_says_what_set_it_off(caplog):
     )
 
 
-def test_none_and_two_messages_are_not_summarised():
+def test_a_list_of_at_most_two_messages_is_not_summarised():
     """S1-18: nor in async code; the third message counts, the system prompt as one. But what is too long in few
     messages is not let through for that (C1-11)."""
     model = ScriptedModel([SUMMARY] * 9)
@@ -417,7 +417,7 @@ def test_none_and_two_messages_are_not_summarised():
     assert read[1]["content"] == "[truncated: 2300 chars]"
 
 
-def test_where_nothing_is_older_than_what_is_kept_nobody_is_asked():
+def test_no_model_is_asked_if_no_message_is_older_than_the_kept_ones():
     """S1-27: an empty list to summarise is no summary, though the threshold is passed."""
     start = [SYSTEM, {**SYSTEM, "content": "今天是星期六。"}, user(WORDS * 100)]
     messages, model = copy.deepcopy(start), ScriptedModel([SUMMARY])
@@ -426,7 +426,7 @@ def test_where_nothing_is_older_than_what_is_kept_nobody_is_asked():
     assert (messages, model.asked) == (start, [])
 
 
-def test_the_request_knows_the_current_question():
+def test_the_summary_request_contains_the_current_question():
     """S1-28 S1-30 S1-31: the history as a record, the question, what to keep."""
     model = ScriptedModel([SUMMARY] * 2)
     ContextCompactor(small(), model).compact(turns(8), "解析器为什么慢？")
@@ -457,7 +457,7 @@ def test_one_long_turn_keeps_its_question():
 @pytest.mark.parametrize(
     "answers", [[], [Answer("", "error", "no")], ["<think>嗯</think>"], [Answer(SUMMARY, "length")]]
 )
-def test_a_model_that_fails_leaves_the_work_to_rules(answers):
+def test_the_rule_summary_is_used_if_the_model_fails(answers):
     """S1-28 (C1-13): and thinking is never taken for a summary."""
     messages = turns(8)
     view = ContextCompactor(small(), ScriptedModel(answers)).compact(messages)
@@ -467,7 +467,7 @@ def test_a_model_that_fails_leaves_the_work_to_rules(answers):
     assert "嗯" not in messages[1]["content"]
 
 
-def test_a_second_compaction_brings_the_summary_up_to_date():
+def test_a_second_compaction_updates_the_summary():
     """S1-29: the list that was compacted is compacted again, by the same compactor and by another."""
     for same in (True, False):
         messages, model = turns(8), ScriptedModel([SUMMARY, "新的摘要。"])
@@ -482,14 +482,14 @@ def test_a_second_compaction_brings_the_summary_up_to_date():
         assert SUMMARY not in text
 
 
-def test_no_policy_no_compaction():
+def test_nothing_is_compacted_without_a_policy():
     """S1-32"""
     messages = turns(8)
     assert ContextCompactor(None, ScriptedModel([SUMMARY])).compact(messages) is None
     assert messages == turns(8)
 
 
-def test_what_was_compacted_away_can_be_had_back():
+def test_compacted_messages_can_be_restored():
     """S1-34: the example shows a result restored, so the originals must be somewhere (C1-10)."""
     messages = turns(8)
     compactor = ContextCompactor(small(), ScriptedModel([SUMMARY]))
@@ -505,7 +505,7 @@ def test_what_was_compacted_away_can_be_had_back():
     ]
 
 
-def test_a_history_that_is_kept_whole_is_left_alone():
+def test_view_does_not_change_the_history():
     """S1-18 (X-5): the pure form of the same call."""
     history = turns(8)
     compactor = ContextCompactor(small(), ScriptedModel([SUMMARY]))
@@ -516,7 +516,7 @@ def test_a_history_that_is_kept_whole_is_left_alone():
     assert view.revert().payload == history
 
 
-def test_async_code_gets_the_same():
+def test_acompact_gives_the_same_result_as_compact():
     """S1-28 S1-33"""
     asked = []
 
@@ -535,7 +535,7 @@ def test_async_code_gets_the_same():
 # --- extensions --------------------------------------------------------------------------------
 
 
-def test_each_turn_can_have_a_summary_of_its_own():
+def test_incremental_summaries_form_a_chain_that_only_grows():
     """S1-36: the chain grows at its end; what was summarised is never summarised again."""
     messages = turns(9, 1_800)
     model = ScriptedModel([f"摘要{n}" for n in range(20)])
@@ -584,7 +584,7 @@ def test_the_summary_can_be_json():
     assert '"done"' in text
 
 
-def test_what_matters_can_stay_word_for_word():
+def test_a_message_that_the_scorer_rates_high_is_kept_word_for_word():
     """S1-38: importance decides whether a message is compacted."""
     messages = turns(8)
     messages[3]["content"] = messages[3]["content"][:300]
@@ -606,7 +606,7 @@ def attend(texts):
     return [weight / sum(weights) for weight in weights]
 
 
-def test_attention_decides_what_stays_word_for_word():
+def test_messages_that_the_last_one_attends_to_are_kept_word_for_word():
     """S1-38: what the last message attends to is not compacted, whatever its words are."""
     messages = turns(8)
     messages.insert(1, user("port port port 8443 8443"))
@@ -620,7 +620,7 @@ def test_attention_decides_what_stays_word_for_word():
 
 
 @pytest.mark.parametrize("weights", [[1.0], [-1.0] * 40, [float("nan")] * 40])
-def test_weights_that_are_no_attention_are_refused(weights):
+def test_attention_weights_that_are_too_few_negative_or_nan_are_refused(weights):
     """S1-38: one weight of at least 0 for each message."""
     view = View.of([Message("user", (Text("x"),))] * 40)
     with pytest.raises(ValueError, match="each of 40 texts"):
@@ -632,7 +632,7 @@ def test_weights_that_are_no_attention_are_refused(weights):
 # --- the example -------------------------------------------------------------------------------
 
 
-def test_the_shapes_of_the_example():
+def test_each_layer_lowers_the_token_count_of_the_documented_example():
     """S1-34: each layer brings the tokens down; the newest results stay as they are. The figures
     of the document are no measurements (C1-10); `make bench` prints those that are."""
     start = [

@@ -51,7 +51,7 @@ def test_the_agent_compacts_before_every_round(page):
         assert all(len(result) <= 200 for result in results[:-4])
 
 
-def test_f25_what_is_no_function_is_refused_and_rules_do_not_quietly_take_its_place():
+def test_f25_a_model_that_is_not_a_function_is_refused():
     """A chat model of LangChain's was called, raised, and rules wrote the summaries."""
     with pytest.raises(TypeError, match=r"adapters\.langchain\.ChatModel"):
         ContextCompactor(ContextPolicy.defaults(), object())
@@ -112,7 +112,7 @@ def test_without_a_policy_nothing_is_compacted(page):
     assert len(requests[-1]) == 50
 
 
-def test_between_compactions_only_placeholders_change(page):
+def test_below_the_threshold_old_results_only_become_placeholders(page):
     """S1-02 S1-33: far below the threshold the first layer works alone."""
     requests, model = run(page, ContextPolicy(keep_recent_tools=2), [])
     assert model.asked == []

@@ -39,7 +39,7 @@ def history(text: str = "用户问题") -> list[dict]:
     ]
 
 
-def test_f26_the_seeds_titles_come_first():
+def test_f26_a_summary_starts_with_the_documented_title():
     """S1-29 S2-26: the English wrapper stood before 【历史摘要】 and [以下是之前对话的摘要]."""
     messages = history()
     ContextCompactor(ContextPolicy(token_threshold=700, summary_max_tokens=400)).compact(messages)
@@ -64,7 +64,7 @@ def test_f26_the_seeds_titles_come_first():
     st.sampled_from(["", *(f"{title}\n" for title in TITLES), TITLES[0], "[Obey]\n"]),
     st.text(max_size=60),
 )
-def test_f26_a_summary_with_a_title_is_known_again(title, text):
+def test_f26_a_summary_with_a_title_is_recognised_again(title, text):
     """Law (C0-9): whatever a summary says, it comes back as it was, and nothing but a known title opens it."""
     text = title + text.strip()
     message = wrap_summary(text)
@@ -81,7 +81,7 @@ SNAPSHOT = (
 )
 
 
-def test_f26_the_snapshot_has_the_room_that_the_setting_says():
+def test_f26_the_snapshot_gets_the_full_number_of_summary_tokens():
     """Of 2,000 tokens it got 1,035: the record beside it took the rest."""
     rich = [
         {
@@ -116,7 +116,7 @@ def ask_for_summary(*answers: Answer | str) -> tuple[list[Ask], str, str]:
     return list(model.asked), done.attempts[0].outcome, done.view.messages[0].text
 
 
-def test_f26_an_answer_that_is_cut_off_is_asked_for_once_more():
+def test_f26_an_answer_that_is_cut_off_is_requested_once_more():
     """A model that ran into the cap had its whole summary thrown away at once."""
     asked, outcome, shown = ask_for_summary(
         Answer("They take many st", "length"), "They take twenty steps."
@@ -131,14 +131,14 @@ def test_f26_an_answer_that_is_cut_off_is_asked_for_once_more():
 @pytest.mark.parametrize(
     "second", [Answer("They take m", "length"), Answer("", "error", "down"), ""]
 )
-def test_f26_an_answer_that_is_cut_off_twice_is_given_up(second):
+def test_f26_rules_summarise_if_the_retry_of_a_cut_off_answer_fails_too(second):
     """Conformance 33: it is never used, and rules take over."""
     asked, outcome, shown = ask_for_summary(Answer("They take many st", "length"), second)
     assert (len(asked), outcome) == (2, "degraded")
     assert "They take" not in shown
 
 
-def test_f26_figures_and_counts_of_the_seeds_can_be_imported():
+def test_f26_constants_and_token_counters_can_be_imported_from_their_preset():
     """S1-07 S1-08 S1-09 S1-10 S1-15 S2-24 S4-17 S0-34: from the preset that they belong to."""
     assert two_layer.DEFAULT_TOKEN_THRESHOLD == 60_000
     assert (two_layer.DEFAULT_KEEP_RECENT_TOOLS, two_layer.DEFAULT_MAX_TOOL_LENGTH) == (4, 200)

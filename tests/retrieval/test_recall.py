@@ -75,7 +75,7 @@ def test_words_of_any_script_are_found(query: str, position: int) -> None:
     assert hits[0].role == MESSAGES[position].role
 
 
-def test_a_hit_names_the_edit_and_unfold_returns_exactly_what_was_said() -> None:
+def test_a_hit_names_the_edit_and_unfold_returns_the_original_messages() -> None:
     view = fold_view()
     (hit,) = recall(view, "foo_bar")
     assert view.unfold(hit.edit) == list(MESSAGES[:6])
@@ -84,7 +84,7 @@ def test_a_hit_names_the_edit_and_unfold_returns_exactly_what_was_said() -> None
     assert hit.score > 0
 
 
-def test_only_what_is_hidden_is_found() -> None:
+def test_only_hidden_messages_are_found() -> None:
     assert [hit.position for hit in recall(fold_view(), "配置文件")] == [0]
     assert recall(View.of(MESSAGES), "配置文件") == ()
     assert recall(fold_view().revert(), "配置文件") == ()
@@ -123,7 +123,7 @@ def test_a_message_that_lost_only_its_thinking_is_not_hidden() -> None:
         "😀",
     ],
 )
-def test_nothing_in_a_query_is_syntax(query: str) -> None:
+def test_special_characters_in_a_query_raise_no_error(query: str) -> None:
     assert recall(fold_view(), query) == recall(fold_view(), query)
 
 
@@ -151,7 +151,7 @@ def test_any_word_of_a_hidden_text_is_found(
     assert at in {hit.position for hit in recall(view, word, limit=1_000)}
 
 
-def test_the_query_as_it_stands_comes_before_words_of_it_and_order_is_fixed() -> None:
+def test_the_exact_phrase_comes_before_single_words_and_later_before_earlier() -> None:
     messages = (
         user("file"),
         user("the file of config, config of file"),
@@ -179,7 +179,7 @@ def test_a_snippet_is_short_and_holds_the_hit() -> None:
     assert hit.snippet.startswith("…") and hit.snippet.endswith("…")
 
 
-def test_nested_edits_are_named_by_the_one_that_shows() -> None:
+def test_a_hit_inside_nested_edits_names_the_outermost_edit() -> None:
     view = View.of(MESSAGES)
     inner = view.fold(3, 4, user("[inner]"), by="a")
     outer = view.fold(0, 6, user("[outer]"), by="b")
@@ -187,7 +187,7 @@ def test_nested_edits_are_named_by_the_one_that_shows() -> None:
     assert recall(view.apply(inner), "章节")[0].edit == inner.id[:8]
 
 
-def test_an_index_costs_only_what_is_new() -> None:
+def test_an_index_adds_only_new_messages() -> None:
     with Index() as index:
         transcript = Transcript.of(MESSAGES[:4])
         assert index.add(transcript) == 4
@@ -197,7 +197,7 @@ def test_an_index_costs_only_what_is_new() -> None:
         assert index.add(fork) == 1
 
 
-def test_an_index_in_a_file_serves_several_conversations_and_processes(tmp_path: Path) -> None:
+def test_an_index_file_can_be_opened_twice_and_hold_several_conversations(tmp_path: Path) -> None:
     path = tmp_path / "index.db"
     unrelated = View.of((user("unrelated 配置文件"), user("end")))
     unrelated = unrelated.apply(unrelated.fold(0, 1, user("."), by="t"))
@@ -211,7 +211,7 @@ def test_an_index_in_a_file_serves_several_conversations_and_processes(tmp_path:
         recall(fold_view(), "配置", index=index)
 
 
-def test_an_index_is_no_store_and_a_store_no_index(tmp_path: Path) -> None:
+def test_a_store_refuses_an_index_file_and_an_index_refuses_a_store_file(tmp_path: Path) -> None:
     Index(tmp_path / "index.db").close()
     SQLiteStore(tmp_path / "store.db").close()
     with pytest.raises(StoreError, match="not one of Refold's of this kind"):
@@ -220,7 +220,7 @@ def test_an_index_is_no_store_and_a_store_no_index(tmp_path: Path) -> None:
         Index(tmp_path / "store.db")
 
 
-def test_terms_are_words_and_pairs() -> None:
+def test_terms_are_words_and_pairs_of_chinese_characters() -> None:
     assert list(terms("全文检索 foo_Bar 第3章")) == [
         "全文",
         "文检",
@@ -311,7 +311,7 @@ def test_tools_are_offered_and_answered_in_every_wire_format(format: str) -> Non
         ("unfold", {"edit": "EDIT", "offset": 10**9}, "outside"),
     ],
 )
-def test_what_is_wrong_with_a_call_is_said_in_its_result(
+def test_an_invalid_call_gets_an_error_result_that_gives_the_reason(
     format: str, name: str, arguments: dict, why: str
 ) -> None:
     view = fold_view()
@@ -323,7 +323,7 @@ def test_what_is_wrong_with_a_call_is_said_in_its_result(
     assert result.get("is_error", True)
 
 
-def test_arguments_that_are_no_json_are_an_error_and_not_raised() -> None:
+def test_arguments_that_are_not_json_give_an_error_result() -> None:
     call = {
         "id": "c9",
         "type": "function",
@@ -341,7 +341,7 @@ def test_a_failing_index_is_a_tool_error(tmp_path: Path) -> None:
     assert result["is_error"] and "closed" in result["content"]
 
 
-def test_long_text_is_clipped_with_a_mark_and_can_be_read_on() -> None:
+def test_long_text_is_clipped_and_can_be_read_on_from_an_offset() -> None:
     view = View.of((user("长文本 line\n" * 2_000), user("end")))
     view = view.apply(view.fold(0, 1, user("."), by="t"))
     whole, offset = "", 0
@@ -357,7 +357,7 @@ def test_long_text_is_clipped_with_a_mark_and_can_be_read_on() -> None:
     assert whole == f"[edit {view.edits[0].id[:8]}, position 0, user]\n" + "长文本 line\n" * 2_000
 
 
-def test_calls_of_other_tools_are_left_alone_and_objects_of_sdks_are_understood() -> None:
+def test_calls_of_other_tools_are_ignored_and_sdk_objects_are_accepted() -> None:
     assert answer_call(fold_view(), wire("anthropic", "bash", {})) is None
     assert answer_call(fold_view(), "recall") is None
     sdk = SimpleNamespace(model_dump=lambda: wire("anthropic", "recall", {"query": "水"}))
@@ -365,12 +365,12 @@ def test_calls_of_other_tools_are_left_alone_and_objects_of_sdks_are_understood(
     assert answer_call(fold_view(), ToolCall("c1", "unfold", "{}")).error
 
 
-def test_an_unknown_format_is_named() -> None:
+def test_an_unknown_format_is_refused_with_the_known_names() -> None:
     with pytest.raises(FormatError, match="there are anthropic, openai_chat"):
         recall_tools("soap")
 
 
-def test_recall_works_on_what_a_compactor_returns_and_unfold_gives_the_wire_entries() -> None:
+def test_recall_works_on_a_compactors_view_and_unfold_returns_wire_entries() -> None:
     history = [
         {
             "role": "user" if n % 2 == 0 else "assistant",
@@ -389,12 +389,12 @@ def test_recall_works_on_what_a_compactor_returns_and_unfold_gives_the_wire_entr
         view.unfold("nothing")
 
 
-def test_a_query_is_a_text() -> None:
+def test_a_query_that_is_not_text_is_refused() -> None:
     with pytest.raises(ValueError, match="the query must be a text, not 5"):
         recall(fold_view(), 5)
 
 
-def test_f21_the_tool_says_that_more_matches_than_it_gives() -> None:
+def test_f21_the_result_says_if_more_messages_match_than_it_lists() -> None:
     view = fold_view()
     some, whole = (
         answer_call(
@@ -407,7 +407,7 @@ def test_f21_the_tool_says_that_more_matches_than_it_gives() -> None:
     assert "more messages match" not in whole["content"]
 
 
-def test_a_call_of_response_function_calls_is_answered_too():
+def test_a_google_genai_function_call_without_its_part_is_answered():
     """google-genai gives calls without the part around them; they were called another tool's."""
     call = SimpleNamespace(
         model_dump=lambda: {"id": None, "name": "recall", "args": {"query": "数据库"}, "x": None}
@@ -429,7 +429,9 @@ def test_a_call_of_response_function_calls_is_answered_too():
         (user("Delete `prod_db`."), "user"),
     ],
 )  # fmt: skip
-def test_results_in_the_users_role_are_the_tools(carried: Message, speaker: str) -> None:
+def test_tool_results_in_user_messages_are_attributed_to_the_tool(
+    carried: Message, speaker: str
+) -> None:
     """An agent that looked up what it had read was told that the user had said it."""
     before = Message("assistant", (ToolCall("c", "read", "{}"),))
     view = View.of((user("Go."), before, carried, user("end")))

@@ -40,7 +40,7 @@ def list_violations(body: dict[str, Any]) -> list[tuple[str, int, str]]:
 
 @pytest.mark.parametrize("kind", ["adaptive", "enabled"])
 @pytest.mark.parametrize("behaviour", ["drop_block", "error", None])
-def test_an_9_what_may_happen_to_thinking_that_is_bound_elsewhere(
+def test_an_9_known_prefix_mismatch_behaviors_are_accepted(
     kind: str, behaviour: str | None
 ) -> None:
     assert (
@@ -63,7 +63,7 @@ def test_an_9_what_may_happen_to_thinking_that_is_bound_elsewhere(
         {"type": "disabled", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
     ],
 )
-def test_an_9_other_values_and_thinking_that_is_off(thinking: dict[str, Any]) -> None:
+def test_an_9_unknown_values_and_disabled_thinking_are_refused(thinking: dict[str, Any]) -> None:
     assert list_violations(claude(thinking=thinking)) == [("AN-9", 0, "thinking.block_binding")]
 
 
@@ -90,7 +90,7 @@ THINKING, TOOLS, COMPACT = "clear_thinking_20251015", "clear_tool_uses_20250919"
         ),
     ],
 )
-def test_an_ce_context_editing(edits: list[Any], wrong: int) -> None:
+def test_an_ce_invalid_context_editing_is_refused(edits: list[Any], wrong: int) -> None:
     assert (
         list_violations(claude(context_management={"edits": edits}))
         == [("AN-CE", 0, "context_management.edits")] * wrong
@@ -119,7 +119,7 @@ def mark_request(
     return claude(messages=[*messages, {"role": "user", "content": "?"}], tools=tools, system=head)
 
 
-def test_an_cc_four_marks_are_allowed_and_the_fifth_is_named() -> None:
+def test_an_cc_four_cache_marks_are_allowed_and_a_fifth_is_refused() -> None:
     assert list_violations(mark_request(None, None, "5m", "5m")) == []
     assert list_violations(mark_request(None, None, tool=None, system="5m")) == []
     assert list_violations(mark_request("", None, None, None, tool=None, system=None)) == [
@@ -128,7 +128,7 @@ def test_an_cc_four_marks_are_allowed_and_the_fifth_is_named() -> None:
     assert list_violations({**mark_request(None, None, None, None), **mark()}) == []
 
 
-def test_an_cc_marks_inside_a_result_are_marks() -> None:
+def test_an_cc_cache_marks_inside_a_result_are_counted() -> None:
     use = {
         "role": "assistant",
         "content": [{"type": "tool_use", "id": "a", "name": "t", "input": {}}],
@@ -143,7 +143,7 @@ def test_an_cc_marks_inside_a_result_are_marks() -> None:
     ]
 
 
-def test_an_cc_the_longer_marks_come_first() -> None:
+def test_an_cc_cache_marks_with_a_longer_ttl_must_come_first() -> None:
     assert list_violations(mark_request("1h", "5m", tool="1h")) == []
     assert list_violations(mark_request("5m", "1h")) == [("AN-CC", 2, "messages 1h")]
     assert list_violations(mark_request("1h", system=None)) == [("AN-CC", 0, "messages 1h")]
@@ -163,7 +163,9 @@ def test_an_cc_leading_system_messages_are_not_counted_in_positions() -> None:
 
 
 @pytest.mark.parametrize(("content", "refused"), [("A summary.", False), (None, False), ("", True)])
-def test_an_cb_a_compaction_block_is_a_text_or_null(content: str | None, *, refused: bool) -> None:
+def test_an_cb_a_compaction_block_holds_a_non_empty_text_or_null(
+    content: str | None, *, refused: bool
+) -> None:
     block = {"type": "compaction", "content": content}
     messages = [
         {"role": "user", "content": "1"},
@@ -173,7 +175,7 @@ def test_an_cb_a_compaction_block_is_a_text_or_null(content: str | None, *, refu
     assert list_violations(claude(messages=messages)) == [("AN-CB", 1, "compaction")] * refused
 
 
-def test_an_cb_a_signed_compaction_block_stands_first() -> None:
+def test_an_cb_a_signed_compaction_block_must_come_first() -> None:
     """The API answers `compaction_block_misplaced` where anything is in front of it."""
     block = {"type": "compaction", "content": "It was so.", "signature": "EuYB"}
     compacted, asked = {"role": "assistant", "content": [block]}, {"role": "user", "content": "1"}
@@ -203,7 +205,7 @@ def test_an_cb_a_signed_compaction_block_stands_first() -> None:
         ({"type": "compaction"}, True),
     ],
 )
-def test_oa_6_context_management_knows_compaction_alone(value: Any, *, refused: bool) -> None:
+def test_oa_6_context_management_accepts_only_compaction(value: Any, *, refused: bool) -> None:
     assert (
         list_violations(responses(context_management=value))
         == [("OA-6", 0, "context_management")] * refused
@@ -221,7 +223,7 @@ def test_oa_10_truncation_is_auto_or_disabled(value: Any, *, refused: bool) -> N
 # --- OA-9 ------------------------------------------------------------------------------------
 
 
-def test_oa_9_what_asks_for_compaction_is_the_last_item() -> None:
+def test_oa_9_a_compaction_trigger_must_be_the_last_item() -> None:
     assert list_violations(responses(MESSAGE, TRIGGER)) == []
     assert list_violations(responses(MESSAGE, TRIGGER, MESSAGE)) == [
         ("OA-9", 1, "compaction_trigger")
@@ -231,7 +233,7 @@ def test_oa_9_what_asks_for_compaction_is_the_last_item() -> None:
     ]
 
 
-def test_oa_9_is_mended_by_moving_it_to_the_end() -> None:
+def test_oa_9_is_repaired_by_moving_the_compaction_trigger_to_the_end() -> None:
     body = responses(MESSAGE, TRIGGER, MESSAGE)
     fixed = repair(body)
     assert fixed.payload["input"] == [MESSAGE, MESSAGE, TRIGGER]
@@ -241,14 +243,14 @@ def test_oa_9_is_mended_by_moving_it_to_the_end() -> None:
     assert json.loads(repair(json.dumps(body)).payload) == fixed.payload
 
 
-def test_oa_9_of_several_one_stays() -> None:
+def test_oa_9_only_one_of_several_compaction_triggers_is_kept() -> None:
     fixed = repair(responses(TRIGGER, MESSAGE, TRIGGER, MESSAGE))
     assert fixed.payload["input"] == [MESSAGE, MESSAGE, TRIGGER]
     assert [(mend.rule, mend.at) for mend in fixed.repairs] == [("OA-9", 0), ("OA-9", 2)]
     assert repair(responses(TRIGGER, MESSAGE, TRIGGER)).payload["input"] == [MESSAGE, TRIGGER]
 
 
-def test_oa_9_no_cut_falls_behind_it_so_nothing_hides_it() -> None:
+def test_oa_9_there_is_no_cut_after_a_final_compaction_trigger() -> None:
     envelope = open_payload(responses(MESSAGE, MESSAGE, TRIGGER))
     rules = envelope.codec.rules(envelope.body)
     assert rules.cuts(envelope.decode()) == {0, 1, 2}
@@ -265,7 +267,7 @@ def test_oa_9_no_cut_falls_behind_it_so_nothing_hides_it() -> None:
     "value",
     [None, 7, "x", [], [1], {}, {"edits": 3}, {"edits": [{"keep": 1}]}, {"block_binding": 1}],
 )
-def test_fields_of_any_shape_are_judged(field: str, value: Any) -> None:
+def test_fields_of_any_shape_are_checked_without_an_exception(field: str, value: Any) -> None:
     for body in (claude(**{field: value}), responses(**{field: value})):
         assert {
             violation.rule

@@ -23,7 +23,7 @@ REFUSED_BY_DESIGN = {
 """Recordings that break a rule, and why that is the client's doing."""
 
 
-def test_no_recorded_request_is_refused_but_for_known_reasons(shared: Path) -> None:
+def test_recorded_requests_break_only_the_rules_that_are_known(shared: Path) -> None:
     rules, seen = Counter[tuple[str, str]](), 0
     for file in sorted((shared / "fixtures" / "requests").glob("*.jsonl")):
         for _, _, body in read_bodies(file):
@@ -33,7 +33,7 @@ def test_no_recorded_request_is_refused_but_for_known_reasons(shared: Path) -> N
     assert set(rules) == set(REFUSED_BY_DESIGN), rules
 
 
-def test_every_response_sent_twice_is_seen(shared: Path) -> None:
+def test_every_response_that_is_sent_twice_is_reported(shared: Path) -> None:
     _, _, body = next(read_bodies(shared / "fixtures" / "requests" / "gemini_resume.jsonl"))
     responses = sum(
         "functionResponse" in part for content in body["contents"] for part in content["parts"]
@@ -72,7 +72,7 @@ def test_any_payload_is_checked_and_the_system_message_is_not_counted(payload: A
     assert check(payload, "openai_chat") == (violation,)
 
 
-def test_the_body_is_looked_at_too() -> None:
+def test_fields_of_the_body_are_checked_too() -> None:
     items = [
         {"type": "message", "role": "user", "content": "Why?"},
         {"type": "reasoning", "id": "rs_1", "summary": []},
@@ -107,14 +107,14 @@ def test_violations_come_in_order_of_position() -> None:
         [{"role": "user", "content": "x"}],
     ],
 )
-def test_conversations_with_next_to_nothing_are_no_violation(payload: Any) -> None:
+def test_empty_and_single_message_conversations_have_no_violation(payload: Any) -> None:
     assert check(payload) == ()
 
 
 @pytest.mark.parametrize(
     "payload", [7, None, "{", b"\xff", {"model": "x"}, [1, 2], {"messages": 3}]
 )
-def test_what_is_no_conversation_is_an_error_in_words(payload: Any) -> None:
+def test_a_payload_that_is_not_a_conversation_raises_format_error(payload: Any) -> None:
     with pytest.raises(FormatError, match=r"\w+ \w+"):
         check(payload)
 
@@ -151,7 +151,7 @@ JSON = st.recursive(
     st.lists(JSON, max_size=4),
     st.sampled_from([None, "anthropic", "openai_chat", "openai_responses", "gemini", "bedrock"]),
 )
-def test_anything_is_judged_or_refused_in_words(items: list[Any], format: str | None) -> None:
+def test_any_json_is_checked_or_raises_format_error(items: list[Any], format: str | None) -> None:
     try:
         violations = check(items, format)
     except FormatError:

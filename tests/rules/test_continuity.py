@@ -82,7 +82,7 @@ BEFORE = claude(FIRST, *turn("a"), *turn("b"))
 GROWN = claude(FIRST, *turn("a"), *turn("b"), *turn("c"))
 
 
-def test_what_only_grew_keeps_everything() -> None:
+def test_a_request_that_only_grew_has_no_violation() -> None:
     assert find_losses(GROWN, BEFORE) == []
     assert find_losses(BEFORE, BEFORE) == []
     assert find_losses(claude(FIRST), claude()) == []
@@ -118,11 +118,11 @@ def test_an_7_thinking_behind_a_changed_message_is_refused(model: str) -> None:
     assert find_losses(late, {**BEFORE, "model": model}) == [("AN-7", 5)]
 
 
-def test_an_7_bare_lists_count_as_bound() -> None:
+def test_an_7_thinking_in_bare_lists_counts_as_bound() -> None:
     assert find_losses([ask("Find it."), *turn("a")], [FIRST, *turn("a")]) == [("AN-7", 1)]
 
 
-def test_an_7_what_is_new_was_thought_over_all_of_the_request_before() -> None:
+def test_an_7_new_thinking_requires_the_whole_previous_request() -> None:
     summary = ask("Summary: a was read.")
     assert find_losses(claude(summary, *turn("c")), BEFORE) == [("AN-7", 1)]
     assert find_losses(claude(FIRST, *turn("a"), *turn("c")), BEFORE) == [("AN-10", 3), ("AN-7", 3)]
@@ -147,7 +147,9 @@ def test_an_7_a_summary_without_thinking_behind_it_is_no_violation() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"system": "Be quick."}, {"tools": []}, {"system": None}])
-def test_an_14_another_system_prompt_or_other_tools(fields: dict[str, Any]) -> None:
+def test_an_14_another_system_prompt_or_other_tools_invalidate_thinking(
+    fields: dict[str, Any],
+) -> None:
     assert find_losses({**GROWN, **fields}, BEFORE) == [("AN-7", 1), ("AN-7", 3), ("AN-7", 5)]
     bare = claude(FIRST, *turn("a", thinks=False), **fields)
     assert find_losses(bare, BEFORE) == []
@@ -166,13 +168,13 @@ def test_an_14_a_leading_system_message_is_part_of_the_system_prompt() -> None:
     ) == [("AN-7", 1)]
 
 
-def test_an_8_models_that_do_not_bind_and_those_that_are_asked_now_for_the_first_time() -> None:
+def test_an_8_models_that_do_not_bind_or_are_new_to_the_conversation_are_exempt() -> None:
     after = claude(ask("Find it."), *turn("a"), *turn("b"), *turn("c"))
     assert find_losses({**after, "model": LOOP}, {**BEFORE, "model": LOOP}) == []
     assert find_losses({**after, "model": "claude-fable-5-1"}, BEFORE) == []
 
 
-def test_an_9_what_is_dropped_is_not_refused() -> None:
+def test_an_9_mismatched_thinking_is_accepted_with_drop_block() -> None:
     after = claude(ask("Find it."), *turn("a"), *turn("c"))
     drop = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     assert find_losses(after, BEFORE) != []
@@ -182,7 +184,7 @@ def test_an_9_what_is_dropped_is_not_refused() -> None:
     ) == find_losses(after, BEFORE)
 
 
-def test_an_7_redacted_thinking_and_signatures_that_are_sent_twice() -> None:
+def test_an_7_redacted_and_repeated_thinking_is_bound_too() -> None:
     hidden = {
         "role": "assistant",
         "content": [{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "1"}],
@@ -207,7 +209,7 @@ def test_an_7_unsigned_thinking_is_bound_to_nothing() -> None:
     assert find_losses(claude(ask("2"), loose), claude(FIRST, loose)) == []
 
 
-def test_an_7_what_the_api_clears_itself_is_no_part_of_the_prefix() -> None:
+def test_an_7_messages_that_the_api_clears_are_not_part_of_the_prefix() -> None:
     note = {"role": "system", "content": "Be quick.", "clear_at": "next_user_message"}
     assert find_losses(claude(FIRST, *turn("a")), claude(FIRST, note)) == []
     assert find_losses(
@@ -219,7 +221,7 @@ def compaction(content: str | None = "What was done.") -> dict[str, Any]:
     return {"role": "assistant", "content": [{"type": "compaction", "content": content}]}
 
 
-def test_an_11_behind_the_apis_own_compaction_the_kept_turns_are_what_they_were() -> None:
+def test_an_11_turns_kept_after_an_api_compaction_must_be_unchanged() -> None:
     newest = (ask("And now b."), *turn("b"))
     before = claude(FIRST, *turn("a"), *newest)
     assert find_losses(claude(compaction(), *newest, *turn("c")), before) == []
@@ -233,7 +235,7 @@ def test_an_11_behind_the_apis_own_compaction_the_kept_turns_are_what_they_were(
     assert find_losses(claude(*newest, *turn("c")), again) == [("AN-7", 1), ("AN-7", 3)]
 
 
-def test_an_11_a_compaction_in_the_answer_and_one_that_failed() -> None:
+def test_an_11_a_compaction_in_the_answer_or_a_failed_one_is_no_violation() -> None:
     answer = {
         "role": "assistant",
         "content": [*compaction()["content"], thinking_block("c"), {"type": "text", "text": "c"}],
@@ -248,7 +250,7 @@ def test_an_11_a_compaction_in_the_answer_and_one_that_failed() -> None:
     )
 
 
-def test_an_10_thinking_goes_from_the_oldest_on_and_without_a_gap() -> None:
+def test_an_10_thinking_may_only_be_dropped_from_the_oldest_on_without_a_gap() -> None:
     def thinking_request(*thinks: bool) -> dict[str, Any]:
         return claude(
             FIRST,
@@ -274,7 +276,7 @@ def test_an_10_thinking_goes_from_the_oldest_on_and_without_a_gap() -> None:
 @pytest.mark.parametrize(
     "thinking", [{"type": "enabled", "budget_tokens": 1024}, {"type": "adaptive"}]
 )
-def test_an_6_in_a_tool_loop_thinking_comes_back_as_it_was(thinking: dict[str, Any]) -> None:
+def test_an_6_thinking_in_a_tool_loop_must_be_sent_back_unchanged(thinking: dict[str, Any]) -> None:
     def loop_request(*messages: dict[str, Any]) -> dict[str, Any]:
         return claude(*messages, model=LOOP, thinking=thinking)
 
@@ -303,7 +305,7 @@ def test_an_6_in_a_tool_loop_thinking_comes_back_as_it_was(thinking: dict[str, A
     assert find_losses(loop_request(FIRST, *turn("a"), *changed, ask("Stop.")), before) == []
 
 
-def test_an_6_thinking_that_is_off_and_models_that_bind() -> None:
+def test_an_6_disabled_thinking_and_models_that_bind_thinking_are_exempt() -> None:
     stripped = (FIRST, *turn("a"), *turn("b", thinks=False))
     for thinking in ({"type": "disabled"}, None):
         assert (
@@ -342,7 +344,7 @@ USER = {"type": "message", "role": "user", "content": "Find the bug."}
 REASONED = items(USER, reasoning("a"), call("a"), call("b"), output("a"), output("b"))
 
 
-def test_oa_4_a_call_that_is_sent_has_the_reasoning_it_had() -> None:
+def test_oa_4_a_call_must_be_sent_with_its_reasoning() -> None:
     assert (
         find_losses(items(*REASONED["input"], reasoning("c"), call("c"), output("c")), REASONED)
         == []
@@ -357,7 +359,7 @@ def test_oa_4_a_call_that_is_sent_has_the_reasoning_it_had() -> None:
     assert find_losses(items(USER), REASONED) == []
 
 
-def test_oa_4_an_answer_that_is_sent_with_its_id_has_the_reasoning_it_had() -> None:
+def test_oa_4_an_answer_with_an_id_must_be_sent_with_its_reasoning() -> None:
     answer = {"type": "message", "role": "assistant", "content": "Found.", "id": "msg_a"}
     before = items(USER, reasoning("a"), answer, USER)
     assert find_losses(items(*before["input"], call("b"), output("b")), before) == []
@@ -366,11 +368,11 @@ def test_oa_4_an_answer_that_is_sent_with_its_id_has_the_reasoning_it_had() -> N
     assert find_losses(items(USER, unnamed, USER), before) == []
 
 
-def test_oa_4_without_its_id_a_call_is_known_to_no_reasoning() -> None:
+def test_oa_4_a_call_without_an_id_needs_no_reasoning() -> None:
     assert find_losses(items(USER, call("a", id=False), output("a")), REASONED) == []
 
 
-def test_oa_4_where_the_server_holds_the_reasoning() -> None:
+def test_oa_4_no_reasoning_is_needed_if_the_server_holds_it() -> None:
     after = items(USER, call("a"), output("a"))
     assert find_losses(after, REASONED) == [("OA-4", 1)]
     assert find_losses({**after, "previous_response_id": "resp_1"}, REASONED) == []
@@ -424,14 +426,14 @@ def test_ge_3_signatures_stay_on_their_calls() -> None:
     assert find_losses(gemini(WANTS, *step(fn("a", "s1"), fn("b")), {"role": "model", "parts": [snake]}, step(fn("a"))[1]), SIGNED) == []  # fmt: skip
 
 
-def test_ge_3_in_past_turns_a_signature_may_be_missing_but_not_another_one() -> None:
+def test_ge_3_in_past_turns_a_signature_may_be_missing_but_not_changed() -> None:
     assert find_losses(gemini(WANTS, *step(fn("a"), fn("b")), *step(fn("a")), AGAIN), SIGNED) == []
     assert find_losses(
         gemini(WANTS, *step(fn("a", "s9"), fn("b")), *step(fn("a")), AGAIN), SIGNED
     ) == [("GE-3", 1)]
 
 
-def test_ge_3_older_models_and_substitute_signatures() -> None:
+def test_ge_3_older_models_and_substitute_signatures_are_exempt() -> None:
     stripped = (WANTS, *step(fn("a"), fn("b")), *step(fn("a")))
     assert find_losses(gemini(*stripped, model="gemini-2.5-pro"), SIGNED) == []
     bare = {"contents": list(stripped)}
@@ -445,7 +447,7 @@ def test_ge_3_older_models_and_substitute_signatures() -> None:
     )
 
 
-def test_ge_3_calls_behind_a_summary_are_known_though_their_positions_moved() -> None:
+def test_ge_3_calls_after_a_summary_are_recognised_at_their_new_positions() -> None:
     before = gemini(WANTS, *step(fn("x", "s0")), AGAIN, *step(fn("a", "s1"), fn("b")))
     summary = {"role": "user", "parts": [{"text": "Summary."}]}
     assert find_losses(gemini(summary, *step(fn("a", "s1"), fn("b"))), before) == []
@@ -478,7 +480,7 @@ def chat(
 THOUGHT = chat(("a", "hm"), ("b", ""))
 
 
-def test_ds_1_turns_keep_the_reasoning_they_were_sent_with() -> None:
+def test_ds_1_turns_must_keep_their_reasoning_content() -> None:
     assert find_losses(chat(("a", "hm"), ("b", ""), ("c", "so")), THOUGHT) == []
     assert find_losses(chat(("a", None), ("b", "")), THOUGHT) == [("DS-1", 1)]
     assert find_losses(chat(("a", "hm"), ("b", None), ("c", "so")), THOUGHT) == [("DS-1", 3)]
@@ -486,7 +488,7 @@ def test_ds_1_turns_keep_the_reasoning_they_were_sent_with() -> None:
     assert find_losses(chat(("a", "hm"), ("b", "")), chat(("a", None), ("b", None))) == []
 
 
-def test_a_list_of_messages_is_checked_for_the_model_that_is_named() -> None:
+def test_a_list_is_checked_for_the_given_model_and_a_body_for_its_own() -> None:
     """It was judged as an unnamed model's, though `refold.compact` takes a model for it."""
     messages = chat(("a", None), ("b", ""))["messages"]
     before = THOUGHT["messages"]
@@ -496,7 +498,7 @@ def test_a_list_of_messages_is_checked_for_the_model_that_is_named() -> None:
     assert [v.rule for v in check(body, before=before, model="gpt-5")] == ["DS-1"], "it names one"
 
 
-def test_ds_1_other_models_and_thinking_that_is_off() -> None:
+def test_ds_1_other_models_and_disabled_thinking_are_exempt() -> None:
     stripped = (("a", None), ("b", None))
     assert find_losses(chat(*stripped, model="gpt-5.1"), THOUGHT) == []
     assert find_losses(chat(*stripped, thinking={"type": "disabled"}), THOUGHT) == []
@@ -529,7 +531,7 @@ def compactor(trigger: int) -> Compactor:
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(agent_histories(), st.integers(30, 600), st.data())
-def test_whatever_is_compacted_a_view_keeps_what_the_view_before_bound_it_to(
+def test_consecutive_compacted_requests_break_no_continuity_rule(
     bodies: list[dict[str, Any]], trigger: int, data: st.DataObject
 ) -> None:
     """AN-6, AN-7, AN-10, AN-11, OA-4, GE-3, DS-1: over any strategies, and over reverts."""
@@ -544,7 +546,7 @@ def test_whatever_is_compacted_a_view_keeps_what_the_view_before_bound_it_to(
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_law_is_about_requests_that_were_compacted(name: str) -> None:
+def test_a_heavily_compacted_request_breaks_no_continuity_rule_in_any_format(name: str) -> None:
     """A history long enough: without settling what edits unbind, the law would be broken here."""
     wires = [wire for at, message in enumerate(_long()) for wire in ENCODERS[name](at, message)]
     body = {"model": MODELS[name][0], "system": "Be brief.", "thinking": ON, "store": False}
@@ -564,7 +566,7 @@ def _long() -> Iterator[Message]:
     yield Message("user", (Text("And now?"),))
 
 
-def test_what_settling_prevents_would_be_seen() -> None:
+def test_thinking_that_is_kept_after_a_summary_is_reported() -> None:
     """The same compaction with the thinking left where it was."""
     wires = [wire for at, message in enumerate(_long()) for wire in _anthropic(at, message)]
     summary = {"role": "user", "content": "A summary."}
@@ -588,7 +590,7 @@ def conversations(file: Path) -> Iterator[list[dict[str, Any]]]:
     yield from by_start.values()
 
 
-def test_recorded_clients_keep_what_they_must(shared: Path) -> None:
+def test_recorded_clients_break_no_continuity_rule(shared: Path) -> None:
     """Whatever the model: the recordings are checked as if it were one that asks the most of its clients."""
     strict = {"anthropic": BOUND, "gemini": "gemini-3-pro", "openai_chat": "deepseek-v4", "openai_responses": "gpt-6.1-sol"}  # fmt: skip
     pairs, wrong = Counter[str](), list[Any]()
@@ -602,7 +604,7 @@ def test_recorded_clients_keep_what_they_must(shared: Path) -> None:
     assert min(pairs.values()) > 30, pairs
 
 
-def test_a_recorded_client_that_lost_its_thinking_would_be_seen(shared: Path) -> None:
+def test_a_recorded_request_with_altered_thinking_or_prefix_is_reported(shared: Path) -> None:
     for name, rule in (
         ("claude_opus_multiturn", "AN-7"),
         ("sdk_genai", "GE-3"),

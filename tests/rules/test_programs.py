@@ -72,7 +72,7 @@ APIS = pytest.mark.parametrize("request_of", [anthropic, responses])
 
 @APIS
 @pytest.mark.parametrize("rounds", [1, 2, 5])
-def test_a_program_that_runs_for_many_turns_is_no_call_without_a_result(request_of, rounds) -> None:
+def test_a_program_that_runs_for_many_turns_is_no_violation(request_of, rounds) -> None:
     body = request_of(rounds)
     assert refold.check(body) == ()
     assert refold.repair(body).payload is body
@@ -87,7 +87,7 @@ def test_a_running_program_is_not_hidden(request_of) -> None:
     assert Compactor(summarize, budget)(done).tokens < 1_000
 
 
-def test_a_program_that_the_user_has_left_has_no_result() -> None:
+def test_a_program_that_the_user_interrupted_violates_an_3() -> None:
     body = anthropic(2)
     body["messages"] += [
         {"role": "assistant", "content": "Well."},
@@ -100,7 +100,7 @@ def test_a_program_that_the_user_has_left_has_no_result() -> None:
 @pytest.mark.parametrize(
     "strategy", STRATEGIES, ids=[type(strategy).__name__ for strategy in STRATEGIES]
 )
-def test_what_a_program_reads_is_left_as_it_is(request_of, strategy) -> None:
+def test_results_of_calls_made_by_a_program_are_not_edited(request_of, strategy) -> None:
     compact = Compactor([strategy], Budget(trigger=100, target=50))
     for body in (request_of(4), request_of(4, is_done=True)):
         assert compact(body).edits == ()

@@ -156,7 +156,7 @@ def test_conformance_13_a_call_without_result_gets_one_directly_after_it(
     assert repair(before, format) == repair(before, format)
 
 
-def test_conformance_13_parallel_calls_of_which_some_were_answered() -> None:
+def test_conformance_13_unanswered_parallel_calls_get_results_too() -> None:
     before = [ask("1"), claude(use("a"), use("b"), use("c")), ask(result_of("b"), text("stop"))]
     after = [
         before[0],
@@ -196,14 +196,14 @@ def test_conformance_13_parallel_calls_of_which_some_were_answered() -> None:
         ),
     ],
 )
-def test_conformance_13_the_output_is_of_the_kind_of_its_call(
+def test_conformance_13_an_added_output_has_the_type_of_its_call(
     call: dict[str, Any], output: dict[str, Any]
 ) -> None:
     items = [item_said("user", "1"), call, item_said("user", "2")]
     assert mend(items, "openai_responses") == [items[0], call, output, items[2]]
 
 
-def test_conformance_13_a_call_whose_output_we_cannot_write_goes() -> None:
+def test_conformance_13_a_call_whose_output_cannot_be_written_is_removed() -> None:
     items = [
         item_said("user", "1"),
         {"type": "computer_call", "call_id": "a", "action": {}},
@@ -227,7 +227,7 @@ def test_conformance_13_a_legacy_function_is_answered_by_its_name() -> None:
     ]
 
 
-def test_conformance_14_a_result_without_call_goes_and_other_blocks_stay() -> None:
+def test_conformance_14_a_result_without_a_call_is_removed_and_other_blocks_stay() -> None:
     note, cached = text("and now?"), result_of("b", cache_control={"type": "ephemeral"})
     items = [ask("1"), claude(use("b")), ask(result_of("x"), cached, result_of("y"), note)]
     fixed = mend(items, "anthropic")
@@ -260,7 +260,7 @@ def test_conformance_14_a_result_without_call_goes_and_other_blocks_stay() -> No
     ],
     ids=["openai_chat", "openai_responses", "gemini"],
 )
-def test_conformance_14_in_the_other_formats(
+def test_conformance_14_a_result_without_a_call_is_removed_in_the_other_formats(
     format: str, items: list[Any], gone: tuple[int, ...] | None
 ) -> None:
     expected = (
@@ -271,7 +271,7 @@ def test_conformance_14_in_the_other_formats(
     assert mend(items, format) == expected
 
 
-def test_conformance_15_a_message_left_empty_goes_and_roles_still_alternate() -> None:
+def test_conformance_15_an_emptied_message_is_removed_and_roles_still_alternate() -> None:
     items = [
         ask("1"),
         claude(text("let me see")),
@@ -286,7 +286,7 @@ def test_conformance_15_a_message_left_empty_goes_and_roles_still_alternate() ->
     ]
 
 
-def test_conformance_15_the_first_message_stays_the_users() -> None:
+def test_conformance_15_the_first_message_remains_a_user_message() -> None:
     items = [ask(result_of("x")), claude(text("well")), ask("2")]
     assert mend(items, "anthropic") == [ask(f"{NO_CALL}\ndone x"), *items[1:]]
 
@@ -337,7 +337,7 @@ def test_conformance_16_tool_messages_are_put_directly_after_their_calls() -> No
     assert mend(twice, "openai_chat") == [twice[0], twice[1], twice[3], twice[2], twice[4]]
 
 
-def test_conformance_16_results_stand_before_other_content() -> None:
+def test_conformance_16_results_are_put_before_other_content() -> None:
     items = [ask("1"), claude(use("a")), ask(text("wait"), result_of("a"), text("now"))]
     assert mend(items, "anthropic") == [*items[:2], ask(result_of("a"), text("wait"), text("now"))]
 
@@ -350,7 +350,7 @@ def search_result(name: str) -> dict[str, Any]:
     return {"type": "web_search_tool_result", "tool_use_id": name, "content": []}
 
 
-def test_conformance_17_halves_of_server_tools_go_and_pairs_stay() -> None:
+def test_conformance_17_unpaired_server_tool_blocks_are_removed_and_pairs_stay() -> None:
     whole = claude(text("look"), search("s1"), search_result("s1"))
     items = [
         ask("1"),
@@ -373,7 +373,7 @@ def test_conformance_17_halves_of_server_tools_go_and_pairs_stay() -> None:
     assert repair(items[:3], "anthropic").payload[1] is whole
 
 
-def test_conformance_17_a_message_of_nothing_but_a_half_goes() -> None:
+def test_conformance_17_a_message_of_only_an_unpaired_block_is_removed() -> None:
     items = [ask("1"), claude(search("s1")), ask("2")]
     assert mend(items, "anthropic") == [ask(text("1"), text("2"))]
 
@@ -405,7 +405,7 @@ def test_conformance_18_a_boundary_inside_the_kept_window_leaves_no_orphan() -> 
     assert not view.cuts & {1, 2, 4, 6}
 
 
-def test_conformance_19_the_result_of_an_aborted_call_goes_with_its_call() -> None:
+def test_conformance_19_the_result_of_an_aborted_call_is_hidden_with_its_call() -> None:
     aborted = [
         ask("1"),
         claude(use("a"), use("b")),
@@ -425,7 +425,7 @@ def test_conformance_19_the_result_of_an_aborted_call_goes_with_its_call() -> No
 
 
 @pytest.mark.parametrize("format", ["anthropic", "gemini"])
-def test_conformance_21_roles_hold_after_a_compaction(format: str) -> None:
+def test_conformance_21_roles_still_alternate_after_a_compaction(format: str) -> None:
     codec = next(codec for codec in CODECS if format == codec.NAME)
     messages = [
         user("1"),
@@ -462,18 +462,20 @@ def test_conformance_21_roles_hold_after_a_compaction(format: str) -> None:
         ("gemini", [contents({"text": "1"}), model(fn("a"), fn("b"))]),
     ],
 )
-def test_conformance_20_calls_at_the_very_end_are_pending(format: str, items: list[Any]) -> None:
+def test_conformance_20_calls_at_the_very_end_are_pending_and_not_repaired(
+    format: str, items: list[Any]
+) -> None:
     fixed = repair(items, format)
     assert fixed.payload is items
     assert fixed.repairs == fixed.remaining == ()
 
 
 @pytest.mark.parametrize("payload", [[], {"messages": []}, "[ ]", b'{"input": "hi"}'])
-def test_what_is_valid_comes_back_as_the_same_object(payload: Any) -> None:
+def test_a_valid_payload_is_returned_as_the_same_object(payload: Any) -> None:
     assert repair(payload).payload is payload
 
 
-def test_what_cannot_be_mended_is_reported() -> None:
+def test_a_violation_that_cannot_be_repaired_is_reported() -> None:
     first = [claude(text("hello")), ask("1")]
     fixed = repair(first, "anthropic")
     assert (fixed.payload, fixed.repairs) == (first, ())
@@ -492,7 +494,7 @@ def test_what_cannot_be_mended_is_reported() -> None:
         ("u s s a u", "u s s a u"),
     ],
 )
-def test_system_messages_are_moved_behind_the_users_words(before: str, after: str) -> None:
+def test_system_messages_are_moved_to_after_user_messages(before: str, after: str) -> None:
     """What they say stays, in its order, where Claude takes it (AN-4)."""
     roles = {"u": "user", "s": "system", "a": "assistant"}
     messages = [{"role": roles[role], "content": f"{n}"} for n, role in enumerate(before.split())]
@@ -509,7 +511,7 @@ def test_system_messages_are_moved_behind_the_users_words(before: str, after: st
     assert json.loads(text) == fixed.payload and not repair(text).repairs
 
 
-def test_system_messages_of_converse_are_moved_and_what_they_parted_is_joined() -> None:
+def test_bedrock_system_messages_are_moved_and_the_turns_they_split_are_joined() -> None:
     turns = ("user", "a"), ("system", "b"), ("user", "c"), ("assistant", "d")
     messages = [{"role": role, "content": [{"text": words}]} for role, words in turns]
     fixed = repair({"modelId": "anthropic.claude-opus-5-5", "messages": messages}, "bedrock")
@@ -539,7 +541,9 @@ def test_system_messages_of_converse_are_moved_and_what_they_parted_is_joined() 
         ),
     ],
 )
-def test_what_is_left_says_why(format: str, payload: Any, rule: str) -> None:
+def test_each_remaining_violation_states_why_it_was_not_repaired(
+    format: str, payload: Any, rule: str
+) -> None:
     fixed = repair(payload, format)
     assert fixed.payload is payload
     assert rule in {violation.rule for violation in fixed.remaining}
@@ -599,7 +603,7 @@ def test_what_is_left_says_why(format: str, payload: Any, rule: str) -> None:
     ],
     ids=["anthropic", "openai_chat", "openai_responses", "gemini"],
 )
-def test_conformance_14_a_result_before_its_call_moves_behind_it(
+def test_conformance_14_a_result_before_its_call_is_moved_after_it(
     format: str, before: list[Any], after: list[Any]
 ) -> None:
     assert mend(before, format) == after
@@ -621,13 +625,13 @@ def test_conformance_14_a_result_before_its_call_moves_behind_it(
         ("openai_responses", [item_done("a"), item_call("a")], [item_call("a"), item_done("a")]),
     ],
 )
-def test_conformance_14_a_result_before_a_call_at_the_very_end_moves_behind_it(
+def test_conformance_14_a_result_before_a_call_at_the_end_is_moved_after_it(
     format: str, items: list[Any], after: list[Any]
 ) -> None:
     assert mend(items, format) == after
 
 
-def test_conformance_14_a_response_far_behind_its_call_moves_to_it() -> None:
+def test_conformance_14_a_late_response_is_moved_to_its_call() -> None:
     items = [contents({"text": "1"}), model(fn("a")), contents({"text": "2"}), model({"text": "?"})]
     late = contents(fn_done("a", "x"))
     assert mend([*items, late], "gemini") == [
@@ -637,7 +641,7 @@ def test_conformance_14_a_response_far_behind_its_call_moves_to_it() -> None:
     ]
 
 
-def test_conformance_14_a_result_stays_where_the_user_would_no_longer_speak_first() -> None:
+def test_conformance_14_a_result_is_not_moved_if_the_user_would_not_be_first() -> None:
     items = [ask(result_of("a")), claude(use("a")), ask("2")]
     assert mend(items, "anthropic") == [
         ask(f"{NO_CALL}\ndone a"),
@@ -646,12 +650,12 @@ def test_conformance_14_a_result_stays_where_the_user_would_no_longer_speak_firs
     ]
 
 
-def test_conformance_14_a_response_of_another_call_is_not_taken_for_a_pending_one() -> None:
+def test_conformance_14_an_earlier_response_is_not_used_for_a_pending_call() -> None:
     items = [contents({"text": "1"}), contents(fn_done("a")), model(fn("a"))]
     assert mend(items, "gemini") == [items[0], items[2]]
 
 
-def test_conformance_14_what_the_server_holds_is_not_moved() -> None:
+def test_conformance_14_results_of_a_stored_response_are_not_moved() -> None:
     payload = {
         "previous_response_id": "r",
         "input": [item_done("a"), item_call("a"), item_said("user", "2")],
@@ -682,7 +686,7 @@ def test_ds_2_calls_and_results_without_ids_get_them() -> None:
     assert "DS-2" in {step.rule for step in repair(items, "openai_chat").repairs}
 
 
-def test_ds_2_a_result_gets_the_id_its_call_has_and_a_new_id_is_new() -> None:
+def test_ds_2_a_result_gets_the_id_of_its_call_and_new_ids_are_unique() -> None:
     items = [
         chat_call("call_0_0"),
         {"role": "tool", "content": "x"},
@@ -695,7 +699,7 @@ def test_ds_2_a_result_gets_the_id_its_call_has_and_a_new_id_is_new() -> None:
     assert mend(taken, "openai_chat")[0]["tool_calls"][0]["id"] == "call_0_1"
 
 
-def test_an_5_empty_texts_and_empty_messages_go() -> None:
+def test_an_5_empty_texts_and_empty_messages_are_removed() -> None:
     items = [
         ask("1"),
         claude(text(""), use("a")),
@@ -708,7 +712,7 @@ def test_an_5_empty_texts_and_empty_messages_go() -> None:
     assert [violation.rule for violation in alone.remaining] == ["AN-5"]
 
 
-def test_oa_3_reasoning_that_led_to_nothing_goes() -> None:
+def test_oa_3_reasoning_without_a_following_answer_is_removed() -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     items = [
         item_said("user", "1"),
@@ -720,7 +724,7 @@ def test_oa_3_reasoning_that_led_to_nothing_goes() -> None:
     assert mend(items, "openai_responses") == [items[0], *items[2:]]
 
 
-def test_ge_2_a_response_of_no_calls_name_stays_in_its_place() -> None:
+def test_ge_2_a_response_that_matches_no_call_by_name_stays_in_its_place() -> None:
     items = [
         contents({"text": "1"}),
         model(fn("b"), fn("a")),
@@ -739,7 +743,7 @@ def test_ge_1_two_turns_of_the_model_become_one() -> None:
     assert mend(items, "gemini") == [items[0], model({"text": "hm"}, fn("a")), items[3]]
 
 
-def test_json_text_keeps_the_spelling_of_all_that_was_not_mended() -> None:
+def test_repaired_json_text_keeps_the_spelling_of_untouched_parts() -> None:
     start = '{"model" : "claude-x","n":1.0E+2, "messages":[{"role":"user","content":"\\u4f60\\u597d","n":123456789012345678901} ,\n '
     calls = '{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"ls","input":{"k":1,"k":2}}]}'
     end = ', {"role":"user","content":"2"} , {"role":"assistant" ,"content":"3"}], "metadata":{ }}'
@@ -750,7 +754,7 @@ def test_json_text_keeps_the_spelling_of_all_that_was_not_mended() -> None:
     assert check(fixed) == ()
 
 
-def test_positions_are_those_of_the_payload_as_it_came() -> None:
+def test_repairs_report_positions_in_the_original_payload() -> None:
     items = [
         {"role": "system", "content": "s"},
         ask("1"),
@@ -903,7 +907,9 @@ def has_users_calls(format: str, items: list[Any]) -> bool:
         ],
     )
 )
-def test_repairing_mends_all_pairs_and_a_second_time_nothing(case: tuple[str, list[Any]]) -> None:
+def test_repair_fixes_all_pairs_and_a_second_repair_changes_nothing(
+    case: tuple[str, list[Any]],
+) -> None:
     format, items = case
     fixed = repair(items, format)
     unmended = {violation.rule for violation in fixed.remaining} - UNMENDABLE
@@ -951,7 +957,7 @@ ASTRAY = st.one_of(
 
 
 @given(ASTRAY)
-def test_c10_law_a_repaired_history_is_repaired_once_whoever_is_made_to_call_or_answer(
+def test_c10_law_a_second_repair_changes_nothing_for_calls_in_any_role(
     case: tuple[str, list[Any]],
 ) -> None:
     """A Gemini turn that held a call and its result was repaired for ever: 32 repairs, none of them true."""
@@ -972,7 +978,7 @@ def test_c10_law_a_repaired_history_is_repaired_once_whoever_is_made_to_call_or_
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_c10_a_turn_of_the_model_that_holds_a_call_and_its_result_is_parted(
+def test_c10_a_gemini_model_turn_with_a_call_and_its_result_is_split(
     order: tuple[int, int],
 ) -> None:
     parts = [fn("a"), fn_done("a", "x")]
@@ -983,7 +989,7 @@ def test_c10_a_turn_of_the_model_that_holds_a_call_and_its_result_is_parted(
     assert check(fixed.payload, "gemini") == ()
 
 
-def test_c10_an_answer_of_the_messages_api_that_holds_a_call_and_its_result_is_parted() -> None:
+def test_c10_an_assistant_message_with_a_call_and_its_result_is_split() -> None:
     """What an answer has of its own (`id`, `usage`) does not go along."""
     answer = {**claude(use("a"), result_of("a")), "id": "msg_1", "usage": {"input_tokens": 3}}
     fixed = repair([ask("1"), answer, ask("2")], "anthropic")
@@ -992,7 +998,7 @@ def test_c10_an_answer_of_the_messages_api_that_holds_a_call_and_its_result_is_p
     assert check(fixed.payload, "anthropic") == ()
 
 
-def test_contents_without_parts_go() -> None:
+def test_contents_without_parts_are_removed() -> None:
     items = [contents({"text": "1"}), model(), contents({"text": "2"}), {"role": "model"}]
     assert [(fault.rule, fault.at) for fault in check(items)] == [("GE-EP", 1), ("GE-EP", 3)]
     assert repair(items).payload == [contents({"text": "1"}, {"text": "2"})]
@@ -1001,7 +1007,7 @@ def test_contents_without_parts_go() -> None:
     assert (stays.rule, stays.at, repair(first).payload) == ("GE-EP", 0, first)
 
 
-def test_c10_a_call_that_the_user_makes_is_taken_for_the_models() -> None:
+def test_c10_a_call_in_a_user_turn_is_repaired_only_once() -> None:
     """A response was made for it again and again, and all but the last one taken away: 62 false repairs, and 64 at the next run."""
     items = [
         contents(fn("a")),
@@ -1030,7 +1036,7 @@ def _is_all(fixed: RepairResult, format: str) -> bool:
 
 @given(ANY)
 @example(("anthropic", [claude(text("a")), {"role": "system", "content": "b"}, ask("c")]))
-def test_repairing_invents_and_loses_no_text(case: tuple[str, list[Any]]) -> None:
+def test_repair_neither_invents_nor_loses_text(case: tuple[str, list[Any]]) -> None:
     """Texts of users and models stay, in their order, and those of system messages in theirs: these
     may be moved (AN-4)."""
     format, items = case
@@ -1156,7 +1162,7 @@ def test_entries_that_were_not_mended_are_the_same_objects(case: tuple[str, list
         assert id(item) in originals or item not in marked or len(fixed.repairs) > 1
 
 
-def test_repairs_are_told_of_where_they_were_though_a_system_message_now_leads() -> None:
+def test_repairs_keep_original_positions_if_a_system_message_becomes_first() -> None:
     items = [
         ask(result_of("x")),
         {"role": "system", "content": "brief"},
@@ -1169,12 +1175,12 @@ def test_repairs_are_told_of_where_they_were_though_a_system_message_now_leads()
 
 
 @given(ANY)
-def test_json_is_repaired_as_its_list_is(case: tuple[str, list[Any]]) -> None:
+def test_json_text_is_repaired_like_the_parsed_list(case: tuple[str, list[Any]]) -> None:
     format, items = case
     assert json.loads(repair(json.dumps(items), format).payload) == repair(items, format).payload
 
 
-def test_every_recording_survives_and_the_broken_ones_are_mended(shared: Path) -> None:
+def test_every_recording_is_repaired_fully_and_valid_ones_are_unchanged(shared: Path) -> None:
     for file in sorted((shared / "fixtures" / "requests").glob("*.jsonl")):
         for _, _, body in read_bodies(file):
             fixed = repair(body)
@@ -1182,7 +1188,7 @@ def test_every_recording_survives_and_the_broken_ones_are_mended(shared: Path) -
             assert (fixed.payload is body) == (not fixed.repairs)
 
 
-def test_responses_sent_twice_are_sent_once(shared: Path) -> None:
+def test_a_response_that_was_sent_twice_is_kept_once(shared: Path) -> None:
     _, _, body = next(read_bodies(shared / "fixtures" / "requests" / "gemini_resume.jsonl"))
     fixed = repair(body).payload
     for before, after in zip(body["contents"], fixed["contents"], strict=True):

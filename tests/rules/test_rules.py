@@ -71,7 +71,7 @@ CONVERSATIONS = st.lists(MESSAGES, max_size=9)
 
 @ALL
 @given(messages=CONVERSATIONS)
-def test_hiding_what_stands_between_two_cuts_breaks_nothing_new(
+def test_hiding_the_messages_between_two_cuts_adds_no_violation(
     rules: Rules, messages: list[Message]
 ) -> None:
     before, view = names(rules.check(messages)), View.of(messages, profile=Profile(rules=rules))
@@ -82,7 +82,7 @@ def test_hiding_what_stands_between_two_cuts_breaks_nothing_new(
 
 @ALL
 @given(messages=CONVERSATIONS, data=st.data())
-def test_hiding_several_stretches_breaks_nothing_new(
+def test_hiding_several_ranges_between_cuts_adds_no_violation(
     rules: Rules, messages: list[Message], data: st.DataObject
 ) -> None:
     view = View.of(messages, profile=Profile(rules=rules))
@@ -105,7 +105,7 @@ def test_every_pair_is_on_one_side_of_every_cut(rules: Rules, messages: list[Mes
 
 
 @given(CONVERSATIONS)
-def test_every_call_and_result_has_one_place(messages: list[Message]) -> None:
+def test_every_call_and_result_is_classified_exactly_once(messages: list[Message]) -> None:
     pairing = pair_calls(messages)
     spots = [spot for pair in pairing.pairs for spot in pair]
     spots += (pair.result for pair in pairing.again)
@@ -114,7 +114,7 @@ def test_every_call_and_result_has_one_place(messages: list[Message]) -> None:
 
 
 @given(CONVERSATIONS)
-def test_judging_a_longer_conversation_moves_no_violation_of_its_past(
+def test_appending_messages_removes_no_violation_and_adds_only_pending_calls(
     messages: list[Message],
 ) -> None:
     """What is wrong of a finished exchange stays wrong: only calls at the very end can still be answered."""
@@ -189,13 +189,13 @@ def test_a_second_result_stays_with_the_call_and_the_first() -> None:
     assert names(RULES["anthropic"].check(messages)) == {("AN-2", "a")}
 
 
-def test_a_result_answers_the_latest_call_of_its_id_that_waits() -> None:
+def test_a_result_answers_the_latest_open_call_of_its_id() -> None:
     pairing = pair_calls([call("a"), call("a"), result("a"), result("a"), result("a")])
     assert [(asking.at, answer.at) for asking, answer in pairing.pairs] == [(1, 2), (0, 3)]
     assert [(asking.at, answer.at) for asking, answer in pairing.again] == [(1, 4)]
 
 
-def test_a_call_without_answer_in_the_middle_forbids_no_cut() -> None:
+def test_an_unanswered_call_in_mid_conversation_prevents_no_cut() -> None:
     messages = [user("1"), call("a"), user("2"), assistant("well")]
     for rules in RULES.values():
         assert rules.cuts(messages) == set(range(5))
@@ -225,7 +225,9 @@ def test_calls_without_an_id_pair_like_any_other() -> None:
         ([assistant("well"), user("1"), call("a")], 2),
     ],
 )
-def test_the_tail_is_the_last_turn_and_its_results(messages: list[Message], at: int) -> None:
+def test_the_open_turn_is_the_last_assistant_turn_and_its_results(
+    messages: list[Message], at: int
+) -> None:
     assert find_open_turn(messages) == at
 
 
@@ -238,7 +240,7 @@ def broken(
     return [(v.rule, v.at, v.subject) for v in Rules(rules).check(messages, body)]
 
 
-def test_an_1_results_stand_first_and_directly_after() -> None:
+def test_an_1_results_must_come_first_and_directly_after_their_calls() -> None:
     behind = [user("1"), call("a"), Message("user", (Text("wait"), ToolResult("a")))]
     assert broken(anthropic.RULES, behind) == [("AN-1", 2, "a")]
     late = [user("1"), call("a"), user("wait"), assistant("well"), result("a")]
@@ -255,13 +257,13 @@ def test_an_1_two_assistant_messages_are_one_turn() -> None:
     )
 
 
-def test_an_2_in_a_continued_thread_calls_are_with_the_server() -> None:
+def test_an_2_in_a_continued_thread_the_server_holds_the_calls() -> None:
     body = {"thread": {"type": "continue", "previous_message_id": "msg_1"}}
     assert broken(anthropic.RULES, [result("a")]) == [("AN-2", 0, "a")]
     assert broken(anthropic.RULES, [result("a")], body) == []
 
 
-def test_an_3_server_tools_are_pairs_of_one_turn() -> None:
+def test_an_3_a_server_tool_call_and_its_result_must_be_in_one_turn() -> None:
     def turn(*parts: Opaque) -> Message:
         return Message("assistant", parts)
 
@@ -329,12 +331,12 @@ BRIEF, DIRECTIVE = (
         ([user("1"), assistant("well"), BRIEF], [2]),
     ],
 )
-def test_an_4_system_messages_stand_between_the_user_and_the_model(messages, at) -> None:
+def test_an_4_system_messages_must_be_between_a_user_and_an_assistant_message(messages, at) -> None:
     assert broken(anthropic.RULES, messages) == [("AN-4", n, "system") for n in at]
     assert broken(anthropic.RULES, messages, {"model": "deepseek-chat"}) == []
 
 
-def test_an_4_the_user_speaks_first() -> None:
+def test_an_4_the_first_message_must_be_a_user_message() -> None:
     assert broken(anthropic.RULES, [assistant("well"), user("1")]) == [("AN-4", 0, "first")]
     compacted = Message("assistant", (Opaque("compaction", '{"content":"It was so."}'),))
     assert broken(anthropic.RULES, [compacted, assistant("well"), user("1")]) == []
@@ -344,7 +346,7 @@ def test_an_4_the_user_speaks_first() -> None:
     ]
 
 
-def test_an_5_nothing_is_empty_but_a_prefill() -> None:
+def test_an_5_only_a_prefill_may_be_empty() -> None:
     empty, blank = Message("user"), Message("assistant", (Text(" \n"), ToolCall("a", "ls", "{}")))
     assert broken(anthropic.RULES, [empty, blank, result("a")]) == [
         ("AN-5", 0, "message"),
@@ -353,7 +355,7 @@ def test_an_5_nothing_is_empty_but_a_prefill() -> None:
     assert broken(anthropic.RULES, [user("1"), Message("assistant")]) == []
 
 
-def test_oa_1_tool_messages_follow_the_message_that_calls() -> None:
+def test_oa_1_tool_messages_must_directly_follow_the_message_that_calls() -> None:
     a, b = result("a", role="tool"), result("b", role="tool")
     assert broken(openai_chat.RULES, [user("1"), call("a", "b"), b, a, assistant("well")]) == []
     assert broken(openai_chat.RULES, [user("1"), call("a"), assistant("well"), a]) == [
@@ -376,7 +378,7 @@ def test_oa_2_outputs_may_come_in_any_order_after_their_calls() -> None:
 
 
 @pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
-def test_oa_2_calls_that_the_server_holds_are_there(field: str) -> None:
+def test_oa_2_calls_that_the_server_holds_need_not_be_sent(field: str) -> None:
     assert broken(openai_responses.RULES, [result("a", role="tool")], {field: "r_1"}) == []
     reference = Message("assistant", (Opaque("item_reference", '{"id":"fc_1"}'),))
     assert broken(openai_responses.RULES, [reference, result("a", role="tool")]) == []
@@ -390,7 +392,7 @@ def test_oa_2_a_tool_loop_of_references_may_be_cut_between_its_steps() -> None:
     assert {0, 1, 5, 9} == cuts - {13}
 
 
-def test_oa_3_and_4_reasoning_stays_with_what_it_led_to() -> None:
+def test_oa_3_and_4_reasoning_is_not_separated_from_the_calls_after_it() -> None:
     thought = Message("assistant", (Thinking("hm", "sealed"),))
     messages = [
         user("1"),
@@ -409,7 +411,7 @@ def test_oa_3_and_4_reasoning_stays_with_what_it_led_to() -> None:
     assert Rules(openai_responses.RULES).cuts([user("1"), thought]) == {0, 1}
 
 
-def test_oa_5_what_is_not_stored_carries_its_reasoning_sealed() -> None:
+def test_oa_5_reasoning_must_be_encrypted_if_store_is_false() -> None:
     def think(signature: str) -> list[Message]:
         return [user("1"), Message("assistant", (Thinking("hm", signature),)), assistant("well")]
 
@@ -420,14 +422,14 @@ def test_oa_5_what_is_not_stored_carries_its_reasoning_sealed() -> None:
     ]
 
 
-def test_ge_1_calls_follow_the_user() -> None:
+def test_ge_1_a_call_must_follow_a_user_turn() -> None:
     assert broken(gemini.RULES, [user("1"), assistant("well"), call("a"), result("a")]) == [
         ("GE-1", 2, "a")
     ]
     assert broken(gemini.RULES, [user("1"), call("a"), result("a"), call("b"), result("b")]) == []
 
 
-def test_ge_2_as_many_responses_as_calls_in_their_order() -> None:
+def test_ge_2_responses_must_match_the_calls_in_number_and_order() -> None:
     assert broken(gemini.RULES, [user("1"), call("a", "b"), result("b", "a")]) == [("GE-2", 2, "b")]
     assert broken(gemini.RULES, [user("1"), call("a", "b"), result("a"), result("b")]) == [
         ("GE-2", 1, "b")
@@ -436,7 +438,7 @@ def test_ge_2_as_many_responses_as_calls_in_their_order() -> None:
     assert broken(gemini.RULES, [user("1"), call("a"), user("2")]) == [("GE-2", 1, "a")]
 
 
-def test_ge_4_contents_start_with_the_user() -> None:
+def test_ge_4_contents_must_start_with_a_user_turn() -> None:
     assert broken(gemini.RULES, [assistant("well"), user("1")]) == [("GE-4", 0, "first")]
     assert broken(gemini.RULES, [user("1"), Message("system", (Text("x"),))]) == [
         ("GE-4", 1, "system")
@@ -446,7 +448,7 @@ def test_ge_4_contents_start_with_the_user() -> None:
 # --- the ids, and the size --------------------------------------------------------------------
 
 
-def test_the_rules_have_their_ids() -> None:
+def test_every_rule_has_its_expected_id() -> None:
     ids = [
         rule.id
         for module in (anthropic, openai_chat, openai_responses, gemini, bedrock)

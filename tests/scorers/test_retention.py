@@ -46,7 +46,7 @@ def test_it_keeps_the_laws(messages: tuple[Message, ...], scorer: Scorer, cap: i
     check_strategy(strategy, Rules(openai_chat.RULES), examples=[messages])
 
 
-def test_responses_that_say_important_stay_word_for_word() -> None:
+def test_answers_with_the_word_important_are_kept_word_for_word() -> None:
     """S3-25 S2-52 S1-38: a strategy of one's own that keeps the responses containing "important"."""
     rule = "It is important that the port stays 8081. " + "So it must be said at length. " * 9
     view = talk(FILLER, rule, FILLER)
@@ -61,7 +61,7 @@ def test_responses_that_say_important_stay_word_for_word() -> None:
     assert view_with_rule.estimate < view.estimate
 
 
-def test_what_a_chinese_user_stresses_stays() -> None:
+def test_a_chinese_message_with_words_of_emphasis_is_kept() -> None:
     """S2-52: importance-based retention."""
     rule = "请记住:发布前务必先备份数据库。" * 8
     view = View.of(
@@ -78,7 +78,7 @@ def test_what_a_chinese_user_stresses_stays() -> None:
     assert user(rule) in proposals(view, KeepImportant(Summarize(keep=2), Emphasis())).messages
 
 
-def test_the_same_messages_stay_at_the_next_compaction() -> None:
+def test_a_kept_message_is_still_kept_once_after_later_compactions() -> None:
     rule = assistant("Important: the port stays 8081. " * 9)
     strategy = KeepImportant(Summarize(keep=2), Emphasis(("assistant",)))
     compact = Compactor([strategy], Budget(600, 300))
@@ -94,7 +94,7 @@ def test_the_same_messages_stay_at_the_next_compaction() -> None:
         assert [m.text for m in view.messages].count(rule.text) == 1
 
 
-def test_no_more_stays_than_there_is_room_for_and_the_newest_of_equals() -> None:
+def test_max_tokens_limits_the_kept_messages_and_prefers_the_newest_of_equals() -> None:
     old, new = (f"Important {n}. " * 40 for n in "ab")
     view = talk(old, new, FILLER)
     room = view.base.tokens(3, 4)
@@ -111,19 +111,19 @@ def test_no_more_stays_than_there_is_room_for_and_the_newest_of_equals() -> None
     )
 
 
-def test_what_the_strategy_pins_itself_stays_whatever_it_scores() -> None:
+def test_messages_that_the_strategy_pins_are_kept_whatever_their_score() -> None:
     view = talk("The code word is heron. " * 30, FILLER)
     pinned = Summarize(keep=2, pin=lambda message: "heron" in message.text)
     assert "heron" in texts(proposals(view, KeepImportant(pinned, Emphasis(), max_tokens=0)))
 
 
-def test_a_predicate_of_the_important_can_be_used_by_itself() -> None:
+def test_choose_important_returns_a_predicate_of_messages() -> None:
     view = talk("Important: one. ", "two")
     pin = choose_important(Emphasis(("assistant",)), view, 0.5, 100)
     assert [pin(message) for message in view.messages[1:4:2]] == [True, False]
 
 
-def test_its_name_states_every_setting_but_lists_no_messages() -> None:
+def test_the_edit_names_every_setting_but_contains_no_message_text() -> None:
     (edit,) = proposals(
         talk("Important: " + FILLER, FILLER), KeepImportant(Summarize(keep=2), Emphasis())
     ).edits
@@ -133,7 +133,7 @@ def test_its_name_states_every_setting_but_lists_no_messages() -> None:
     assert "We looked" not in edit.by
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     with pytest.raises(TypeError, match="no setting `pin`"):
         KeepImportant(ClearToolResults(), Emphasis())
     with pytest.raises(ValueError, match="at least 0"):
@@ -150,13 +150,13 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ClearToolResults(scorer=Weighted(((1.0, Recency()), (0.5, Errors(resolved=0.2))))),
     ],
 )
-def test_a_strategy_with_a_scorer_can_be_named_as_it_spells_itself(
+def test_a_strategy_with_a_scorer_can_be_parsed_from_its_repr(
     strategy: ClearToolResults,
 ) -> None:
     assert named(repr(strategy)) == strategy
 
 
-def test_settings_can_name_scorers_and_strategies() -> None:
+def test_the_setting_of_a_strategy_may_contain_scorers_and_strategies() -> None:
     assert named("keep_important(Summarize(keep=4), Emphasis('assistant'))") == KeepImportant(
         Summarize(keep=4), Emphasis("assistant")
     )

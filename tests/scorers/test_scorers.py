@@ -77,7 +77,7 @@ def result_scores(scorer: Scorer, *exchanges: tuple[str, str, str]) -> list[floa
 
 @pytest.mark.parametrize("scorer", EVERY, ids=lambda scorer: type(scorer).__name__)
 @given(messages=transcripts(tidy=False))
-def test_one_score_from_0_to_1_for_each_message_and_the_same_each_time(
+def test_each_message_has_a_deterministic_score_from_0_to_1(
     scorer: Scorer, messages: tuple[Message, ...]
 ) -> None:
     """S1-38: every message has a score of its importance."""
@@ -90,22 +90,20 @@ def test_one_score_from_0_to_1_for_each_message_and_the_same_each_time(
 
 @pytest.mark.parametrize("scorer", EVERY, ids=lambda scorer: type(scorer).__name__)
 @given(messages=transcripts(max_turns=4))
-def test_scores_do_not_depend_on_what_is_shown(
-    scorer: Scorer, messages: tuple[Message, ...]
-) -> None:
+def test_scores_do_not_depend_on_edits(scorer: Scorer, messages: tuple[Message, ...]) -> None:
     view = View.of(messages)
     folded = view.apply(view.fold(0, max(view.cuts), user("[folded]")))
     assert list(scorer(folded)) == list(scorer(view))
 
 
 @pytest.mark.parametrize("scorer", EVERY, ids=lambda scorer: type(scorer).__name__)
-def test_a_repr_is_the_same_in_every_process(scorer: Scorer) -> None:
+def test_a_repr_holds_no_memory_address_and_evaluates_to_the_scorer(scorer: Scorer) -> None:
     assert " at 0x" not in repr(scorer)
     if not isinstance(scorer, Nearness):
         assert eval(repr(scorer)) == scorer
 
 
-def test_what_was_said_lately_scores_higher() -> None:
+def test_recent_messages_score_higher() -> None:
     assert score_messages(Recency(half=2), talk_of(*map(user, "abcd"))) == [
         1 / 3,
         1 / 2.5,
@@ -115,7 +113,7 @@ def test_what_was_said_lately_scores_higher() -> None:
     ]
 
 
-def test_what_is_short_scores_higher() -> None:
+def test_short_messages_score_higher() -> None:
     view = talk_of(user("x " * 5_000))
     short, long = score_messages(Brevity(), view)
     tokens = view.base.tokens(1, 2)
@@ -123,7 +121,7 @@ def test_what_is_short_scores_higher() -> None:
     assert long == 1_000 / (1_000 + tokens)
 
 
-def test_users_matter_more_than_tools_in_whichever_role_a_result_is_sent() -> None:
+def test_user_messages_score_higher_than_tool_results_in_any_role() -> None:
     call = ToolCall("a", "read", "{}")
     view = talk_of(
         Message("assistant", (call,)),
@@ -150,16 +148,16 @@ def test_users_matter_more_than_tools_in_whichever_role_a_result_is_sent() -> No
         "必ず確認して",
     ],
 )
-def test_words_of_emphasis_in_any_language(text: str) -> None:
+def test_words_of_emphasis_are_recognised_in_english_chinese_and_japanese(text: str) -> None:
     assert score_messages(Emphasis(), View.of([user(text)])) == [1.0]
 
 
 @pytest.mark.parametrize("text", ["hello", "an unimportant detail", "he remembered", "你好", ""])
-def test_other_words_are_no_emphasis(text: str) -> None:
+def test_words_without_emphasis_score_0(text: str) -> None:
     assert score_messages(Emphasis(), View.of([user(text)])) == [0.0]
 
 
-def test_only_those_who_were_asked_for_can_emphasise() -> None:
+def test_emphasis_counts_only_in_the_configured_roles() -> None:
     """S3-25: keep the responses that contain "important"."""
     view = View.of(
         [user("important"), Message("assistant", (Text("Important: it is 42."),)), user("x")]
@@ -168,7 +166,7 @@ def test_only_those_who_were_asked_for_can_emphasise() -> None:
     assert repr(Emphasis("user", "x")) == "Emphasis(roles=('user',), words=('x',))"
 
 
-def test_what_a_tool_answers_is_never_emphasis() -> None:
+def test_words_of_emphasis_in_tool_results_score_0() -> None:
     assert score_messages(Emphasis(), session(("read", "{}", "IMPORTANT: never do this")))[2] == 0.0
 
 
@@ -184,7 +182,7 @@ def test_an_unfixed_error_weighs_more_than_a_fixed_one() -> None:
     assert result_scores(Errors(resolved=0.3), *runs) == [0.3, 1.0, 0.5]
 
 
-def test_an_error_is_not_mended_by_what_failed_before_or_again() -> None:
+def test_an_error_is_not_resolved_by_an_earlier_success_or_another_failure() -> None:
     make = '{"command":"make test"}'
     assert result_scores(
         Errors(), ("bash", make, WORKS), ("bash", make, FAILS), ("bash", make, FAILS)
@@ -195,7 +193,7 @@ def test_an_error_is_not_mended_by_what_failed_before_or_again() -> None:
     ]
 
 
-def test_an_edit_that_failed_is_mended_by_one_of_the_same_file() -> None:
+def test_a_failed_edit_is_resolved_by_a_later_edit_of_the_same_file() -> None:
     first, second, elsewhere = (
         f'{{"file_path":"{path}","new":"{n}"}}' for n, path in enumerate(["a.py", "a.py", "b.py"])
     )
@@ -204,7 +202,7 @@ def test_an_edit_that_failed_is_mended_by_one_of_the_same_file() -> None:
     assert result_scores(Errors(), failed, ("Edit", elsewhere, "ok")) == [1.0, 0.5]
 
 
-def test_a_failure_without_its_call_is_one_too() -> None:
+def test_a_failed_result_without_its_call_counts_as_an_error() -> None:
     view = talk_of(Message("tool", (ToolResult("gone", (Text("no"),), error=True),)))
     assert score_messages(Errors(), view) == [0.5, 1.0]
 
@@ -217,17 +215,17 @@ WRITE = ("write", '{"content":"x = 2","path":"./src/a.py"}', "ok")
 OTHER = ("read", '{"path":"src/b.py"}', "y = 1")
 
 
-def test_a_file_that_is_written_makes_earlier_reads_stale() -> None:
+def test_writing_a_file_makes_earlier_reads_of_it_stale() -> None:
     assert result_scores(Freshness(), READ, OTHER, WRITE) == [0.3, 1.0, 1.0]
     assert result_scores(Freshness(written=0.0), READ, WRITE, READ) == [0.0, 0.0, 1.0]
 
 
-def test_a_file_that_is_read_again_makes_the_older_read_stale() -> None:
+def test_reading_a_file_again_makes_the_earlier_read_stale() -> None:
     assert result_scores(Freshness(), READ, OTHER, READ) == [0.0, 1.0, 1.0]
     assert result_scores(Freshness(), RANGE, READ) == [0.0, 1.0]
 
 
-def test_another_range_of_a_file_replaces_nothing() -> None:
+def test_reading_another_range_of_a_file_makes_no_read_stale() -> None:
     assert result_scores(Freshness(), READ, RANGE) == [1.0, 1.0]
     sed = [
         ("bash", f'{{"command":"sed -n {lines}p src/a.py"}}', "x")
@@ -236,29 +234,29 @@ def test_another_range_of_a_file_replaces_nothing() -> None:
     assert result_scores(Freshness(), *sed) == [0.0, 1.0, 1.0]
 
 
-def test_a_command_can_write_too() -> None:
+def test_a_shell_command_that_writes_a_file_makes_its_read_stale() -> None:
     sed = ("bash", '{"command":"sed -i s/1/2/ src/a.py"}', "")
     assert result_scores(Freshness(), READ, sed) == [0.3, 1.0]
 
 
-def test_what_failed_replaces_nothing() -> None:
+def test_a_failed_write_makes_no_read_stale() -> None:
     failed = (*WRITE[:2], "Error: permission denied")
     assert result_scores(Freshness(), READ, failed) == [1.0, 1.0]
 
 
-def test_an_open_call_replaces_nothing() -> None:
+def test_a_write_without_a_result_makes_no_read_stale() -> None:
     view = View.of(
         [*session(READ).transcript.messages, Message("assistant", (ToolCall("w", *WRITE[:2]),))]
     )
     assert score_messages(Freshness(), view) == [1.0] * 4
 
 
-def test_the_same_call_again_replaces_the_older() -> None:
+def test_repeating_a_call_makes_its_earlier_result_stale() -> None:
     make = ("bash", '{"command":"git status"}', "clean")
     assert result_scores(Freshness(), make, make) == [0.0, 1.0]
 
 
-def test_of_parallel_calls_the_freshest_counts() -> None:
+def test_a_message_with_parallel_results_has_the_score_of_the_freshest() -> None:
     calls = tuple(ToolCall(f"p{n}", *exchanged[:2]) for n, exchanged in enumerate((READ, OTHER)))
     both = [
         Message("assistant", calls),
@@ -270,7 +268,7 @@ def test_of_parallel_calls_the_freshest_counts() -> None:
 # --- references ---------------------------------------------------------------------------------
 
 
-def test_what_later_calls_and_texts_name_is_in_use() -> None:
+def test_results_with_names_that_are_used_later_score_higher() -> None:
     runs = [
         ("ls", "{}", "src/parse_rows.py\nsrc/write_rows.py"),
         ("ls", '{"path":"docs"}', "docs/guide_one.md"),
@@ -282,7 +280,7 @@ def test_what_later_calls_and_texts_name_is_in_use() -> None:
     assert score_messages(References(), view)[4] > 0.2
 
 
-def test_a_file_that_is_worked_on_keeps_its_read_in_use() -> None:
+def test_a_read_of_a_file_that_is_edited_later_scores_higher() -> None:
     edit = ("edit", '{"new":"1","path":"src/parse_rows.py"}', "ok")
     first, second, _ = result_scores(
         References(),
@@ -293,7 +291,7 @@ def test_a_file_that_is_worked_on_keeps_its_read_in_use() -> None:
     assert first > second
 
 
-def test_a_reference_goes_to_the_latest_result_that_holds_the_name() -> None:
+def test_a_reference_counts_for_the_latest_result_that_contains_the_name() -> None:
     use = ("bash", '{"command":"pytest tests/test_rows.py"}', "ok")
     runs = [("ls", "{}", "tests/test_rows.py"), ("find", "{}", "tests/test_rows.py"), use]
     first, second, _ = result_scores(References(), *runs)
@@ -315,17 +313,17 @@ def test_an_old_reference_weighs_less() -> None:
 # --- nearness -----------------------------------------------------------------------------------
 
 
-def test_what_is_about_the_task_is_near() -> None:
+def test_messages_about_the_task_have_a_higher_nearness() -> None:
     view = View.of([user("zebra"), user("bbb"), user("abba")])
     far, near, task = score_messages(Nearness(letters, "letters"), view)
     assert far < near < task == pytest.approx(1.0)
 
 
-def test_nothing_is_near_without_an_embedder() -> None:
+def test_nearness_is_0_without_an_embedder() -> None:
     assert score_messages(Nearness(), talk_of(user("x"))) == [0.0, 0.0]
 
 
-def test_an_embedder_that_leaves_texts_out_is_refused() -> None:
+def test_an_embedder_that_returns_too_few_vectors_is_refused() -> None:
     with pytest.raises(ValueError, match="1 vectors for 2 texts"):
         Nearness(lambda _: [[1.0]])(View.of([user("x")]))
 
@@ -333,7 +331,7 @@ def test_an_embedder_that_leaves_texts_out_is_refused() -> None:
 # --- the port -----------------------------------------------------------------------------------
 
 
-def test_a_weighted_sum_is_what_it_says() -> None:
+def test_weighted_is_the_weighted_mean_of_its_scorers() -> None:
     view = talk_of(user("记住"), user("x"))
     recent, stressed = score_messages(Recency(), view), score_messages(Emphasis(), view)
     both = score_messages(
@@ -346,7 +344,9 @@ def test_a_weighted_sum_is_what_it_says() -> None:
 
 
 @pytest.mark.parametrize("terms", [(), ((0, Recency()),), ((1, Recency()), (-1, Errors()))])
-def test_weights_that_make_no_sense_are_refused(terms: tuple[tuple[float, Scorer], ...]) -> None:
+def test_missing_zero_or_negative_weights_are_refused(
+    terms: tuple[tuple[float, Scorer], ...],
+) -> None:
     with pytest.raises(ValueError, match="weights"):
         Weighted(terms)
 
@@ -361,18 +361,18 @@ def test_weights_that_make_no_sense_are_refused(terms: tuple[tuple[float, Scorer
         lambda: Emphasis(words=("",)),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(make) -> None:
+def test_invalid_settings_are_refused(make) -> None:
     with pytest.raises(ValueError, match=r"positive|empty"):
         make()
 
 
-def test_a_scorer_that_forgets_messages_is_refused() -> None:
+def test_a_scorer_that_returns_too_few_scores_is_refused() -> None:
     with pytest.raises(ValueError, match="gave 1 scores for 2 messages"):
         score_messages(lambda view: [1.0], talk_of(user("x")))
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12))
-def test_least_first_is_a_stable_order(given_scores: list[int]) -> None:
+def test_order_least_first_is_a_stable_sort(given_scores: list[int]) -> None:
     view = View.of([user(str(n)) for n in range(len(given_scores))])
     order = order_least_first(
         lambda _: [float(n) for n in given_scores], view, range(len(given_scores))
@@ -383,7 +383,7 @@ def test_least_first_is_a_stable_order(given_scores: list[int]) -> None:
     )
 
 
-def test_alone_a_message_knows_no_other() -> None:
+def test_score_alone_ignores_all_other_messages() -> None:
     call, result = exchange(0, "bash", '{"command":"make"}', FAILS)
     view = talk_of(call, result, *exchange(1, "bash", '{"command":"make"}', WORKS))
     assert score_messages(Errors(), view)[2] == 0.0
@@ -391,7 +391,7 @@ def test_alone_a_message_knows_no_other() -> None:
     assert score_alone(lambda _: [7.0], result, view.profile) == 1.0
 
 
-def test_an_order_does_not_depend_on_the_process() -> None:
+def test_scores_and_reprs_do_not_depend_on_the_hash_seed() -> None:
     code = (
         "from refold import View; from refold.messages import *; from refold.scorers import *;"
         "names = ' '.join(f'src/file_{n}.py' for n in range(50));"

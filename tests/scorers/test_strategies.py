@@ -82,7 +82,7 @@ def test_clearing_by_importance_is_idempotent(
 
 
 @given(transcripts(), st.integers(0, 2_000), st.integers(0, 2_000))
-def test_a_smaller_target_clears_the_same_and_more(
+def test_a_smaller_target_clears_at_least_the_same_results(
     messages: tuple[Message, ...], some_target: int, second_target: int
 ) -> None:
     """What is cleared for a target is cleared for a smaller one too."""
@@ -94,33 +94,33 @@ def test_a_smaller_target_clears_the_same_and_more(
     assert cleared_high <= cleared_low
 
 
-def test_the_least_important_goes_first_and_no_more_than_must() -> None:
+def test_the_least_important_result_is_cleared_first_and_no_more_than_needed() -> None:
     view = session(read("a.py"), read("b.py"), write("b.py"), read("c.py"), read("d.py"))
     assert down_to(view, view.tokens - 1, ClearToolResults(1)) == [2]
     assert down_to(view, view.tokens - 1, ClearToolResults(1, scorer=Freshness())) == [4]
 
 
-def test_an_unfixed_error_outlives_results_after_it() -> None:
+def test_an_unfixed_error_is_kept_while_a_later_result_is_cleared() -> None:
     failed = ("bash", '{"command":"make"}', LONG + "\nexit code: 2")
     view = session(failed, read("a.py"), read("b.py"))
     assert down_to(view, view.tokens - 1, ClearToolResults(1, scorer=Errors())) == [4]
 
 
-def test_the_newest_groups_stay_however_little_they_matter() -> None:
+def test_the_newest_groups_are_kept_whatever_their_score() -> None:
     view = session(read("a.py"), read("b.py"), read("b.py"))
     worst_last: Scorer = lambda view: [-float(at) for at in range(len(view.transcript))]  # noqa: E731 - a scorer
     assert down_to(view, 0, ClearToolResults(2, scorer=worst_last)) == [2]
     assert down_to(view, 0, ClearToolResults(0, scorer=worst_last)) == [6, 4, 2]
 
 
-def test_what_refers_to_an_older_result_still_goes_before_it() -> None:
+def test_a_duplicate_is_cleared_before_the_result_that_it_refers_to() -> None:
     view = session(read("a.py"), read("a.py"), read("b.py"), read("c.py"))
     shown = proposals(view, DropDuplicates())
     oldest_first = ClearToolResults(1, min_tokens=50, scorer=Recency())
     assert [edit.start for edit in proposals(shown, oldest_first).edits][1:] == [4, 2, 6]
 
 
-def test_inputs_that_were_written_over_go_first() -> None:
+def test_inputs_of_overwritten_files_are_cleared_first() -> None:
     view = session(write("a.py"), write("b.py"), write("b.py"), write("c.py"))
     assert down_to(view, view.tokens - 1, ClearToolInputs(1)) == [1]
     assert down_to(view, view.tokens - 1, ClearToolInputs(1, scorer=Freshness())) == [3]
@@ -134,7 +134,7 @@ def test_clipping_by_importance_keeps_the_laws(messages: tuple[Message, ...]) ->
     check_strategy(ClipResults(400, scorer=SCORERS[-1]), ANTHROPIC, examples=[messages])
 
 
-def test_what_matters_more_is_clipped_less() -> None:
+def test_results_with_a_higher_score_are_clipped_less() -> None:
     view = session(("bash", "{}", "x\n" * 9_000), ("bash", "{}", "x\n" * 9_000 + "exit code: 1"))
     shown = proposals(view, ClipResults(1_000, scorer=Weighted(((1, Errors()),))))
     plain, failed = (len(shown.messages[at].parts[0].text) for at in (2, 4))
@@ -142,7 +142,7 @@ def test_what_matters_more_is_clipped_less() -> None:
     assert 1_800 < failed <= 2_000
 
 
-def test_a_score_of_nothing_clips_as_without_a_scorer() -> None:
+def test_a_score_of_0_clips_as_if_there_were_no_scorer() -> None:
     view = session(("bash", "{}", "x\n" * 9_000))
     bare, scored = (
         proposals(view, ClipResults(1_000, scorer=scorer)) for scorer in (None, Roles(tool=0.0))
@@ -151,7 +151,7 @@ def test_a_score_of_nothing_clips_as_without_a_scorer() -> None:
     assert len(plain.insert[0].parts[0].text) == len(weighted.insert[0].parts[0].text)
 
 
-def test_emphasis_of_the_user_makes_no_result_longer() -> None:
+def test_emphasis_in_a_user_message_makes_no_result_longer() -> None:
     view = View.of(
         [user("remember everything"), *session(("bash", "{}", "x" * 9_000)).transcript.messages]
     )

@@ -11,11 +11,11 @@ from tests.support.examples import nightly
 from tests.support.pages import ROOT
 
 
-def test_f24_every_row_can_be_broken_and_names_the_test_that_notices():
+def test_f24_every_row_with_a_named_test_has_a_mutation():
     assert {mutation.row for mutation in mutations()} == set(read_named_tests())
 
 
-def test_f24_every_mutation_still_fits_its_file():
+def test_f24_the_text_of_every_mutation_occurs_once_in_its_file():
     """Else what the run says would be about something else."""
     stale = [
         mutation
@@ -27,7 +27,7 @@ def test_f24_every_mutation_still_fits_its_file():
 
 @nightly
 @pytest.mark.slow
-def test_f24_the_run_says_what_survives_and_what_no_longer_fits(tmp_path: Path):
+def test_f24_the_run_reports_surviving_broken_and_outdated_mutations(tmp_path: Path):
     """One of four is killed; a mutation that no test notices, one that fits nowhere and one that breaks an
     import are not."""
     table = tmp_path / "few.toml"

@@ -77,7 +77,7 @@ def test_every_row_names_a_test_that_proves_it(seed):
     assert wrong == []
 
 
-def test_every_name_and_every_contradiction_that_a_row_names_is_there():
+def test_every_name_and_contradiction_that_a_row_mentions_exists():
     source = "\n".join(file.read_text("utf-8") for file in (ROOT / "src" / "refold").rglob("*.py"))
     words = {
         *re.findall(r"\w+", source),

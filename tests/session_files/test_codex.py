@@ -94,7 +94,7 @@ def test_items_are_kept_as_they_were_sent():
     assert session.problems == ()
 
 
-def test_user_messages_that_are_only_events_are_taken_from_there():
+def test_user_messages_that_are_only_in_events_are_read_from_the_events():
     session = read(
         line("event_msg", type="user_message", message="\nfirst\n"), answer("one"),
         user("second"), line("event_msg", type="user_message", message="second"), answer("two"),
@@ -102,7 +102,7 @@ def test_user_messages_that_are_only_events_are_taken_from_there():
     assert list_words(session.messages) == ["\nfirst\n", "one", "second", "two"]
 
 
-def test_a_message_that_its_event_joins_otherwise_is_there_once():
+def test_a_message_whose_event_joins_its_parts_differently_is_read_once():
     parts = [{"type": "input_text", "text": words} for words in ("one\n", "two\n")]
     session = read(
         item(type="message", role="user", content=parts),
@@ -111,7 +111,7 @@ def test_a_message_that_its_event_joins_otherwise_is_there_once():
     assert [entry["content"] for entry in session.messages] == [parts]
 
 
-def test_token_counts_that_are_written_again_count_once():
+def test_repeated_token_counts_are_counted_once():
     def counts(last, total):
         usage = {"last_token_usage": {"input_tokens": last}}
         return line("event_msg", type="token_count", info={**usage, "total_token_usage": total})
@@ -124,13 +124,13 @@ def test_token_counts_that_are_written_again_count_once():
     assert session.usage == ((2, {"input_tokens": 5}), (3, {"input_tokens": 5}))
 
 
-def test_the_size_that_the_client_notes_after_a_compaction_is_no_call():
+def test_the_token_count_after_a_compaction_is_not_counted_as_a_call():
     size = {"last_token_usage": {"input_tokens": 0, "output_tokens": 0, "total_tokens": 9}}
     counts = line("event_msg", type="token_count", info=size)
     assert read_bill(read(user("go"), counts)).calls == 0
 
 
-def test_a_compaction_with_its_history():
+def test_a_compaction_with_a_replacement_history_shows_that_history():
     summary = user("Summary: all is well")["payload"]
     session = read(
         user("go"), answer("one"), line("compacted", message="", replacement_history=[summary], window_number=1),
@@ -161,7 +161,7 @@ def test_a_compaction_without_history_keeps_the_users_messages_and_the_summary()
     ]
 
 
-def test_a_rollback_takes_back_turns_of_the_user():
+def test_a_rollback_removes_the_last_turns_of_the_user():
     back = line("event_msg", type="thread_rolled_back", num_turns=1)
     session = read(
         user("go"),
@@ -183,7 +183,7 @@ def test_a_rollback_takes_back_turns_of_the_user():
     )
 
 
-def test_a_rollback_over_a_compaction_takes_from_what_it_shows():
+def test_a_rollback_across_a_compaction_removes_turns_of_its_replacement():
     replacement = [
         user("go")["payload"],
         user("bad")["payload"],
@@ -197,7 +197,7 @@ def test_a_rollback_over_a_compaction_takes_from_what_it_shows():
     assert list_words(session.effective) == ["go", "again"]
 
 
-def test_the_two_older_forms():
+def test_both_older_file_formats_are_read():
     items = [user("go")["payload"], answer("one")["payload"]]
     first = {"id": "old", "timestamp": "2025-05-01T00:00:00Z", "instructions": "Be brief."}
     bare = transcripts.read_bytes(encode(first, items[0], {"record_type": "state"}, items[1]))
@@ -213,16 +213,16 @@ def test_the_two_older_forms():
         assert session.messages == items
 
 
-def test_a_forks_own_header_counts():
+def test_a_fork_has_the_id_of_its_own_header():
     session = read(line("session_meta", **{**META, "id": "parent"}), user("go"))
     assert session.id == "c1"
 
 
-def test_a_file_without_messages_says_so():
+def test_a_file_without_messages_is_reported():
     assert "no messages" in read().problems[0].text
 
 
-def test_a_compressed_file_that_nothing_can_open_says_what_to_install():
+def test_decompressing_without_a_zstd_module_reports_what_to_install():
     with pytest.raises(FormatError, match="pip install zstandard"):
         decompress_zstd(
             b"\x28\xb5\x2f\xfd", "rollout.jsonl.zst", modules=("refold_has_no_such_module",)
@@ -258,6 +258,6 @@ def test_a_compressed_file_is_read_and_a_damaged_one_is_an_error(cold):
 
 
 @pytest.mark.skipif(CAN_UNZIP, reason="a module for zstd is installed")
-def test_a_compressed_file_is_an_error_where_no_module_is_installed(cold):
+def test_a_compressed_file_is_an_error_if_no_zstd_module_is_installed(cold):
     with pytest.raises(FormatError, match="pip install zstandard"):
         transcripts.read(cold)

@@ -30,7 +30,7 @@ def database(path: Path):
     return path
 
 
-def test_every_client_is_found_where_it_keeps_its_sessions(tmp_path):
+def test_the_sessions_of_every_client_are_found_in_its_default_directory(tmp_path):
     claude = put(tmp_path / ".claude/projects/-w/s1.jsonl", {"type": "x"}, {"cwd": "/c"}, age=1)
     put(tmp_path / ".claude/projects/-w/s1/subagents/agent-1.jsonl", {})
     put(tmp_path / ".claude/history.jsonl", {})
@@ -76,7 +76,7 @@ def test_every_client_is_found_where_it_keeps_its_sessions(tmp_path):
         ("COPILOT_HOME", "copilot", "session-state/c-1/events.jsonl"),
     ],
 )
-def test_environment_variables_move_them(tmp_path, name, client, path):
+def test_environment_variables_set_the_directories_of_clients(tmp_path, name, client, path):
     put(tmp_path / "elsewhere" / path, {})
     assert [
         session.client for session in discover(tmp_path, {name: str(tmp_path / "elsewhere")})
@@ -84,7 +84,7 @@ def test_environment_variables_move_them(tmp_path, name, client, path):
     assert discover(tmp_path, {}) == []
 
 
-def test_a_session_that_moved_into_the_database_is_found_there_alone(tmp_path):
+def test_a_session_that_moved_into_the_database_is_listed_only_from_there(tmp_path):
     share = tmp_path / ".local/share/opencode"
     for id in ("ses_1", "ses_2"):
         put(share / f"storage/session/p/{id}.json", {"id": id, "directory": "/o"})
@@ -96,7 +96,7 @@ def test_a_session_that_moved_into_the_database_is_found_there_alone(tmp_path):
     ]
 
 
-def test_environment_variables_move_databases(tmp_path):
+def test_environment_variables_set_the_path_of_databases(tmp_path):
     database(tmp_path / "data/opencode/opencode-dev.db")
     database(tmp_path / "named.db")
     assert [
@@ -109,7 +109,7 @@ def test_environment_variables_move_databases(tmp_path):
     ] == ["named.db"]
 
 
-def test_what_cannot_be_read_is_passed_over(tmp_path):
+def test_unreadable_files_are_skipped(tmp_path):
     put(tmp_path / ".claude/projects/-w/dead.jsonl").unlink()
     (tmp_path / ".claude/projects/-w/dead.jsonl").symlink_to(tmp_path / "nowhere")
     (tmp_path / ".claude/projects/-w/folder.jsonl").mkdir()

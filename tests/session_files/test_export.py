@@ -149,7 +149,7 @@ def file(request, tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_read_of_a_written_session_is_what_was_written(file: Path) -> None:
+def test_an_exported_session_is_read_back_unchanged(file: Path) -> None:
     session = session_files.read(file)
     exported = export_session(session, session.messages, NOW, file.parent)
     again = session_files.read(exported.path)
@@ -158,7 +158,7 @@ def test_what_is_read_of_a_written_session_is_what_was_written(file: Path) -> No
     assert exported.id in exported.command
 
 
-def test_a_compacted_session_goes_on_as_its_view(file: Path) -> None:
+def test_a_compacted_session_is_exported_as_its_view(file: Path) -> None:
     before = file.read_bytes()
     (answer,) = refold("compact", file, "--to", "2k", "--resume", "--json").json["sessions"]
     again = session_files.read(answer["export"]["file"])
@@ -168,7 +168,7 @@ def test_a_compacted_session_goes_on_as_its_view(file: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_compact_says_how_to_go_on(file: Path) -> None:
+def test_compact_suggests_the_export_command_and_export_prints_the_new_id(file: Path) -> None:
     assert f"refold export {file} " in refold("compact", file, "--to", "2k").out
     exported = refold("export", file)
     assert exported.code == 0
@@ -184,7 +184,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("client", LINES)
-def test_b9_export_says_where_a_session_must_be_for_its_client_to_go_on(
+def test_b9_export_reports_where_a_session_must_be_moved_to_be_resumed(
     client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy of a session elsewhere was to go on with a command that does not look there."""
@@ -215,7 +215,7 @@ def test_b9_export_says_where_a_session_must_be_for_its_client_to_go_on(
     assert moved in [session.path for session in discover(tmp_path, {})]
 
 
-def test_a_session_that_is_not_written_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_session_of_an_unsupported_client_cannot_be_exported(tmp_path: Path) -> None:
     plain = tmp_path / "plain.json"
     plain.write_text(json.dumps([{"role": "user", "content": "Hello."}]))
     refused = refold("export", plain)

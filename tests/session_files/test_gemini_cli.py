@@ -93,7 +93,7 @@ def test_results_of_calls_become_a_message_of_their_own():
     assert session.payload == {"model": "gemini-3", "contents": session.messages}
 
 
-def test_results_that_have_a_message_of_their_own_are_there_once():
+def test_results_that_also_have_their_own_message_are_read_once():
     answer = message("2", "gemini", toolCalls=[call("k1", [response("k1")])])
     late = message("4", "gemini", toolCalls=[call("k2", [response("k2")])])
     session = read(HEAD, answer, message("3", "user", [response("k1")]), late)
@@ -109,7 +109,7 @@ def test_a_message_written_again_keeps_its_place():
     assert texts(session) == ["go", "partial, then whole", "more"]
 
 
-def test_a_list_of_messages_in_set_rebuilds_and_others_only_inform():
+def test_a_set_record_with_messages_replaces_the_history_and_others_do_not():
     session = read(
         HEAD,
         message("1", "user", "go"),
@@ -122,7 +122,7 @@ def test_a_list_of_messages_in_set_rebuilds_and_others_only_inform():
     assert session.title == "a title"
 
 
-def test_rewinding():
+def test_a_rewind_removes_the_named_message_and_all_after_it():
     lines = [
         HEAD,
         message("1", "user", "go"),
@@ -137,14 +137,14 @@ def test_rewinding():
     assert texts(read(*lines, {"$rewindTo": "nobody"}, message("4", "user", "good"))) == ["good"]
 
 
-def test_the_older_form_is_one_document():
+def test_the_older_format_of_one_json_document_is_read():
     document = {**HEAD, "messages": [message("1", "user", "go"), message("2", "gemini", "one")]}
     for text in (json.dumps(document, indent=2), json.dumps(document)):
         session = transcripts.read_bytes(text.encode())
         assert (session.client, texts(session)) == ("gemini_cli", ["go", "one"])
 
 
-def test_interrupted_and_textual_results():
+def test_interrupted_calls_have_no_result_and_text_results_are_wrapped():
     session = read(
         HEAD,
         message("1", "user", "go"),
@@ -166,7 +166,7 @@ def test_a_call_that_is_in_the_content_already_is_not_repeated():
     assert session.messages[1]["parts"] == [function_call]
 
 
-def test_a_file_of_metadata_only_says_so():
+def test_a_file_with_only_metadata_is_reported_to_have_no_messages():
     session = read(HEAD)
     assert session.messages == []
     assert "no messages" in session.problems[0].text
@@ -182,12 +182,12 @@ def qwen(uuid, parent, type, *parts, **extras):
     return {"uuid": uuid, "parentUuid": parent, "type": type, **fields, **content, **extras}
 
 
-def test_qwen_a_line_that_is_its_own_parent_goes_on_with_the_line_before():
+def test_qwen_a_line_that_is_its_own_parent_follows_the_line_before():
     lines = [qwen("a", None, "user", {"text": "one"}), qwen("b", "b", "user", {"text": "two"})]
     assert [m["parts"][0]["text"] for m in read(*lines).messages] == ["one", "two"]
 
 
-def test_qwen_a_tree_of_contents():
+def test_qwen_a_tree_of_lines_is_read_as_its_active_branch():
     asked = [{"functionCall": {"id": id, "name": "read_file", "args": {}}} for id in ("k1", "k2")]
     session = read(
         qwen("a", None, "user", {"text": "go"}),
@@ -234,7 +234,7 @@ def test_qwen_lines_of_one_uuid_are_one_message():
     assert session.usage == ((2, {"promptTokenCount": 2}),)
 
 
-def test_qwen_a_compression():
+def test_qwen_a_compression_is_recorded_as_a_compaction():
     history = [
         {"role": "user", "parts": [{"text": "summary"}]},
         {"role": "model", "parts": [{"text": "Got it."}]},

@@ -106,7 +106,7 @@ def test_messages_become_anthropic_blocks(base):
     assert (session.title, session.body, session.started.year) == ("a title", {"model": "m"}, 2026)
 
 
-def test_attachments_of_results_and_links_to_files(base):
+def test_attachments_and_linked_files_become_images_and_documents(base):
     url = {"type": "file", "mime": "application/pdf", "url": "https://example.org/a.pdf"}
     base.user("ses_1", url, {"type": "subtask", "prompt": "x"})
     base.answer("ses_1", tool("k1", output="seen", attachments=[{**url, "mime": "image/png"}]))
@@ -139,7 +139,7 @@ def test_a_finished_compaction_is_recorded(base):
     ]  # fmt: skip
 
 
-def test_a_compaction_that_failed_changed_nothing(base):
+def test_a_failed_compaction_is_ignored(base):
     base.user("ses_1", text("go"))
     asked = base.user("ses_1", {"type": "compaction", "auto": False})
     base.answer(
@@ -167,7 +167,7 @@ def test_pruned_results_are_whole_in_the_full_transcript(base):
     assert session.compactions[0].trigger == "prune"
 
 
-def test_what_was_taken_back_is_not_part_of_the_conversation(base):
+def test_reverted_messages_are_not_part_of_the_conversation(base):
     base.user("ses_2", text("go"))
     bad = base.user("ses_2", text("bad"), text("worse"))
     base.session("ses_2", 2_000_000_000_000, revert=json.dumps({"messageID": bad}))
@@ -179,13 +179,13 @@ def test_what_was_taken_back_is_not_part_of_the_conversation(base):
     assert words(transcripts.read(base.path).messages) == [("user", "go"), ("user", "bad")]
 
 
-def test_calls_that_never_ended_stay_open(base):
+def test_calls_that_never_ended_have_no_result(base):
     base.user("ses_1", text("go"))
     base.answer("ses_1", tool("k1", "running"))
     assert words(transcripts.read(base.path).messages) == [("user", "go"), ("assistant", "k1")]
 
 
-def test_of_several_sessions_the_latest_is_read_and_all_can_be(base):
+def test_the_latest_of_several_sessions_is_read_by_default(base):
     base.session("ses_0", 1_999_999_999_999)
     base.user("ses_0", text("later"))
     base.user("ses_1", text("earlier"))
@@ -196,7 +196,7 @@ def test_of_several_sessions_the_latest_is_read_and_all_can_be(base):
         transcripts.read(base.path, "nobody")
 
 
-def test_what_is_only_in_the_log_of_a_running_client_is_read_and_nothing_is_written(base):
+def test_messages_only_in_the_write_ahead_log_are_read_without_writing(base):
     base.user("ses_1", text("go"))
     log = base.path.with_name("opencode.db-wal")
     before = (base.path.read_bytes(), log.read_bytes())
@@ -205,13 +205,13 @@ def test_what_is_only_in_the_log_of_a_running_client_is_read_and_nothing_is_writ
     assert (base.path.read_bytes(), log.read_bytes()) == before
 
 
-def test_a_database_as_bytes(base):
+def test_a_database_is_read_from_bytes(base):
     base.user("ses_1", text("go"))
     base.base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert words(transcripts.read_bytes(base.path.read_bytes()).messages) == [("user", "go")]
 
 
-def test_broken_rows_and_damaged_databases(base, tmp_path):
+def test_broken_rows_are_reported_and_damaged_databases_are_refused(base, tmp_path):
     base.user("ses_1", text("go"), '{"type": "te', "[]")
     base.message("ses_1", "no json", text("lost role"))
     session = transcripts.read(base.path)
@@ -225,7 +225,7 @@ def test_broken_rows_and_damaged_databases(base, tmp_path):
         transcripts.read(copy)
 
 
-def test_another_clients_database_and_an_empty_one(tmp_path):
+def test_another_clients_database_and_one_without_sessions_are_refused(tmp_path):
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE session (id)")

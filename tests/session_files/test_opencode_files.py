@@ -92,7 +92,7 @@ def test_a_session_in_files_is_read_as_one_in_a_database(storage):
     assert session.problems == ()
 
 
-def test_compactions_and_what_was_taken_back(storage):
+def test_compactions_and_reverts_are_read(storage):
     storage.message("user", text("old"))
     storage.message("assistant", text("done"))
     asked = storage.message("user", {"type": "compaction", "auto": True})
@@ -108,7 +108,7 @@ def test_compactions_and_what_was_taken_back(storage):
     ]
 
 
-def test_answers_that_failed_are_not_sent_again(storage):
+def test_failed_answers_are_left_out_unless_the_user_aborted_them(storage):
     """As the client does: unless the user broke the answer off after it had said something."""
     storage.message("user", text("go"))
     storage.message("assistant", text("half"), error={"name": "APIError"})
@@ -118,7 +118,7 @@ def test_answers_that_failed_are_not_sent_again(storage):
     assert [m["content"][0]["text"] for m in session.messages] == ["go", "kept"]
 
 
-def test_broken_files_are_reported_and_passed_over(storage):
+def test_broken_files_are_reported_and_skipped(storage):
     path = storage.session()
     storage.message("user", text("go"))
     put(storage.root / "message/ses_1/msg_0.json", '{"role": "us')
@@ -131,7 +131,7 @@ def test_broken_files_are_reported_and_passed_over(storage):
     ]
 
 
-def test_a_session_file_alone_is_refused(tmp_path):
+def test_a_session_file_without_its_messages_is_refused(tmp_path):
     with pytest.raises(FormatError, match="a session without the messages beside it"):
         transcripts.read(put(tmp_path / "a/b/ses_1.json", INFO))
 

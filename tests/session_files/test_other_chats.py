@@ -18,7 +18,7 @@ def put(path, *records):
     return path
 
 
-def test_kimis_context_has_thoughts_in_a_field_of_their_own_and_no_notes(tmp_path):
+def test_kimi_thoughts_become_reasoning_content_and_metadata_is_left_out(tmp_path):
     thought, words = {"type": "think", "think": "hm"}, {"type": "text", "text": "I look."}
     answer = {"role": "assistant", "content": [thought, words], "tool_calls": [CALL]}
     result = {"role": "tool", "tool_call_id": "t1", "content": [{"type": "text", "text": "ok"}]}
@@ -44,13 +44,13 @@ def test_kimis_context_has_thoughts_in_a_field_of_their_own_and_no_notes(tmp_pat
     ]
 
 
-def test_kimis_events_name_the_file_that_can_be_read(tmp_path):
+def test_the_error_for_a_kimi_event_file_names_the_readable_context_file(tmp_path):
     event = {"timestamp": 1.5, "message": {"type": "TurnBegin", "payload": {"user_input": "go"}}}
     with pytest.raises(FormatError, match=r"context\.jsonl beside them"):
         session_files.read(put(tmp_path / "s1/wire.jsonl", event, {"timestamp": 2.5}))
 
 
-def test_continue_sends_what_stands_beside_its_messages(tmp_path):
+def test_continue_context_items_and_tool_states_are_read_into_the_messages(tmp_path):
     usage = {"prompt_tokens": 9, "completion_tokens": 2, "model": "m"}
     answer = {"role": "assistant", "content": "", "toolCalls": [CALL], "usage": usage}
     output = [{"name": "Tool Result: Shell", "content": "ok", "description": ""}]
@@ -77,7 +77,7 @@ def test_continue_sends_what_stands_beside_its_messages(tmp_path):
     assert session.body == {"model": "m"}
 
 
-def test_copilots_events_are_what_its_model_was_sent(tmp_path):
+def test_copilot_events_become_the_messages_that_its_model_was_sent(tmp_path):
     def event(kind, **data):
         return {"type": kind, "data": data, "timestamp": "2026-07-19T23:12:34Z"}
 

@@ -143,7 +143,7 @@ def test_the_branch_of_the_last_entry_is_the_active_one():
     assert list_words(session.messages)[1].endswith("<summary>\ntried something</summary>")
 
 
-def test_answers_on_other_branches_are_counted_and_what_openclaw_delivered_is_none():
+def test_answers_on_other_branches_are_counted_without_openclaw_deliveries():
     session = read(
         HEAD,
         user("1", None, "go"),
@@ -156,7 +156,7 @@ def test_answers_on_other_branches_are_counted_and_what_openclaw_delivered_is_no
     ]
 
 
-def test_a_compaction_keeps_from_its_first_kept_entry_on():
+def test_a_compaction_keeps_its_first_kept_entry_and_all_after_it():
     session = read(
         HEAD,
         user("1", None, "go"),
@@ -174,7 +174,7 @@ def test_a_compaction_keeps_from_its_first_kept_entry_on():
     assert "<summary>\nwhat happened\n</summary>" in list_words(session.effective)[0]
 
 
-def test_the_first_version_has_no_ids():
+def test_files_of_the_first_version_without_ids_are_read():
     lines = [HEAD, user("1", None, "go"), answer("2", None, text("one")), user("3", None, "more")]
     bare = [
         {key: value for key, value in line.items() if key not in {"parentId", "version"}}
@@ -194,7 +194,7 @@ def test_the_first_version_has_no_ids():
     assert [(compaction.start, compaction.stop) for compaction in session.compactions] == [(0, 2)]
 
 
-def test_commands_of_the_user_are_described_in_pis_words():
+def test_shell_commands_of_the_user_are_described_in_pis_wording():
     ran = {"role": "bashExecution", "command": "ls", "output": "a.py", "exitCode": 2}
     session = read(
         HEAD,
@@ -210,7 +210,7 @@ def test_commands_of_the_user_are_described_in_pis_words():
     ]
 
 
-def test_what_the_model_never_saw_is_left_out():
+def test_entries_that_were_never_sent_to_the_model_are_left_out():
     session = read(
         HEAD,
         user("1", None, "go"),

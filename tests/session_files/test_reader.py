@@ -67,7 +67,7 @@ def tape(*lines):
     return open_bytes("\n".join(map(json.dumps, lines)).encode(), "x.tape")
 
 
-def test_a_reader_of_one_file_gets_branches_times_usage_and_calls():
+def test_a_minimal_reader_gets_branches_times_usage_and_calls():
     (stored,) = READER.sessions(tape(*LINES))
     session = stored.load()
     assert READER.mismatch(tape(*LINES)) == ""
@@ -80,7 +80,7 @@ def test_a_reader_of_one_file_gets_branches_times_usage_and_calls():
     assert session.problems == ()
 
 
-def test_a_broken_line_is_a_problem_and_the_lines_after_it_stay():
+def test_a_broken_line_is_reported_and_the_lines_after_it_are_read():
     lines = [json.dumps(line) for line in LINES]
     source = open_bytes("\n".join([lines[0], lines[1][:20], lines[3]]).encode(), "x.tape")
     session = READER.sessions(source)[0].load()

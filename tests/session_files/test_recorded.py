@@ -53,7 +53,7 @@ def folder(shared, name):
 
 
 @pytest.mark.parametrize("name", CLAUDE_CODE)
-def test_claude_code_every_call_result_and_prompt_is_there_once(shared, name):
+def test_claude_code_every_call_result_and_prompt_is_read_once(shared, name):
     file = path(shared, name)
     lines = [
         row for row in rows(file) if row["type"] in {"user", "assistant"} and not row["isSidechain"]
@@ -97,7 +97,7 @@ def _says_something(content):
 
 
 @pytest.mark.parametrize("name", CLAUDE_CODE[:2])
-def test_claude_code_compactions(shared, name):
+def test_claude_code_compactions_hide_all_messages_before_them(shared, name):
     file = path(shared, name)
     records = rows(file)
     cut = next(at for at, row in enumerate(records) if row.get("subtype") == "compact_boundary")
@@ -132,7 +132,7 @@ def test_claude_code_subagents_are_sessions_of_their_own(shared):
         )
 
 
-def test_codex(shared):
+def test_codex_items_and_prompts_are_all_read(shared):
     for name in CODEX:
         file = path(shared, name)
         items = [row["payload"] for row in rows(file) if row["type"] == "response_item"]
@@ -155,7 +155,7 @@ def test_codex(shared):
     assert len(transcripts.read(path(shared, CODEX[1])).messages) == 10
 
 
-def test_gemini_cli(shared):
+def test_gemini_cli_messages_results_and_usage_are_all_read(shared):
     file = path(shared, GEMINI)
     document = json.loads(file.read_text("utf-8"))
     session = transcripts.read(file)
@@ -165,7 +165,7 @@ def test_gemini_cli(shared):
     assert session.started.isoformat() == "2025-12-01T21:45:34.362000+00:00"
 
 
-def test_pi(shared):
+def test_pi_calls_results_and_answers_are_all_read(shared):
     file = path(shared, PI)
     messages = [row["message"] for row in rows(file) if row["type"] == "message"]
     session = transcripts.read(file)
@@ -188,7 +188,7 @@ def test_pi(shared):
     assert (session.client, session.problems) == ("pi", ())
 
 
-def test_tau_bench(shared):
+def test_tau_bench_trajectories_are_read_unchanged(shared):
     for file in folder(shared, "tau_bench"):
         document = json.loads(file.read_text("utf-8"))
         sessions = list(transcripts.read_all(file))
@@ -196,7 +196,7 @@ def test_tau_bench(shared):
         assert len({session.id for session in sessions}) == len(document)
 
 
-def test_tau2_bench(shared):
+def test_tau2_bench_simulations_are_read_without_the_users_tool_results(shared):
     for file in folder(shared, "tau2_bench"):
         document = json.loads(file.read_text("utf-8"))
         sessions = list(transcripts.read_all(file))
@@ -208,7 +208,7 @@ def test_tau2_bench(shared):
             assert [m["role"] for m in session.messages] == ["system", *[m["role"] for m in mine]]
 
 
-def test_trajectories(shared):
+def test_mini_swe_and_swe_agent_trajectories_are_read_unchanged(shared):
     for file in folder(shared, "miniswe_gemini3"):
         document = json.loads(file.read_text("utf-8"))
         session = transcripts.read(file)
@@ -244,7 +244,7 @@ FOLDERS = (
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_every_session_is_taken_by_its_codec_comes_back_and_keeps_to_the_rules(shared, name):
+def test_every_session_round_trips_through_its_codec_and_violates_no_rule(shared, name):
     files = folder(shared, name)
     assert files
     for file in files:
@@ -260,7 +260,7 @@ def test_every_session_is_taken_by_its_codec_comes_back_and_keeps_to_the_rules(s
                     assert rules.check(messages, envelope.body) == (), file.name
 
 
-def test_in_the_pi_session_only_the_interrupted_calls_are_violations(shared):
+def test_only_the_interrupted_calls_of_the_pi_session_violate_a_rule(shared):
     session = transcripts.read(path(shared, PI))
     envelope = open_payload(session.payload)
     violations = envelope.codec.rules(envelope.body).check(envelope.decode(), envelope.body)

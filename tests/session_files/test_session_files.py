@@ -32,12 +32,12 @@ def read_lines(*values):
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"\xef\xbb\xbf", b" \r\n"])
-def test_an_empty_file_is_an_error_that_says_so(data):
+def test_an_empty_file_is_reported_as_empty(data):
     with pytest.raises(FormatError, match="the file is empty"):
         transcripts.read_bytes(data)
 
 
-def test_a_file_of_nobody_names_everything_that_was_tried_and_why_not():
+def test_the_error_for_an_unknown_file_lists_every_reader_that_was_tried():
     with pytest.raises(FormatError) as caught:
         read({"hello": "world"})
     for reader in transcripts.READERS:
@@ -49,13 +49,13 @@ PRINTED = {"type": "init", "session_id": "66268ffc-d63d", "model": "gemini-3"}
 
 
 @pytest.mark.parametrize(("line", "name"), [(TRACE, "0a1b-2c.jsonl"), (PRINTED, "66268ffc.jsonl")])
-def test_what_a_client_writes_beside_a_session_names_the_session(line, name):
+def test_the_error_for_another_file_of_a_client_names_the_session_file(line, name):
     """Once a trace was a session of Claude Code without messages, and what was printed a list."""
     with pytest.raises(FormatError, match=rf"^it\.jsonl is .* the session can be read: .*{name}$"):
         read_lines({"type": "message", **GO}, line, {"type": "message", **GO})
 
 
-def test_a_file_that_is_no_json_says_where():
+def test_a_file_that_is_not_json_is_reported_with_its_line_number():
     with pytest.raises(FormatError, match="line 1: no JSON"):
         transcripts.read_bytes(b"# a heading\n\ntext")
 
@@ -65,7 +65,7 @@ def test_a_missing_file_is_an_os_error(tmp_path):
         transcripts.read(tmp_path / "none.jsonl")
 
 
-def test_broken_lines_are_problems_with_their_numbers():
+def test_broken_lines_are_reported_with_their_line_numbers():
     lines = [
         b"\xef\xbb\xbf" + json.dumps(GO).encode() + b"\r",
         b"",
@@ -115,7 +115,7 @@ NEWER = {
 
 
 @pytest.mark.parametrize("client", NEWER)
-def test_a_file_of_a_newer_client_is_an_error_that_says_what_is_new_in_it(client):
+def test_the_error_for_a_file_of_a_newer_client_names_the_unknown_types(client):
     session = read_lines(*NEWER[client]("user"))
     assert (session.client, len(session.messages), session.problems) == (client, 1, ())
     with pytest.raises(
@@ -133,7 +133,7 @@ def test_a_file_of_a_newer_client_is_an_error_that_says_what_is_new_in_it(client
         ({"messages": [{"role": "user", "content": "go"}]}, "'no type' (1)"),
     ],
 )
-def test_a_file_of_gemini_cli_without_messages_says_what_it_has(newer, unread):
+def test_the_error_for_a_gemini_cli_file_without_messages_lists_its_contents(newer, unread):
     with pytest.raises(FormatError) as caught:
         read_lines({**TIMES, **newer})
     assert f"it has {unread}. A newer version" in str(caught.value)
@@ -143,7 +143,7 @@ def test_a_file_of_gemini_cli_without_messages_says_what_it_has(newer, unread):
     assert [problem.text for problem in empty.problems] == ["the session has no messages"]
 
 
-def test_what_is_new_in_a_file_of_a_newer_client_is_a_problem_beside_what_is_known():
+def test_unknown_parts_of_a_newer_file_are_reported_and_the_rest_is_read():
     start, entry = NEWER["pi"]("user")
     parts = [{"type": "text", "text": "go"}, *[{"type": f"n{n}"} for n in (1, 1, 2, 3, 4, 5)]]
     newer = {**entry, "id": "b", "parentId": "a", "message": {"role": "user", "content": parts}}
@@ -155,7 +155,7 @@ def test_what_is_new_in_a_file_of_a_newer_client_is_a_problem_beside_what_is_kno
     ]
 
 
-def test_one_line_of_many_megabytes():
+def test_a_line_of_30_megabytes_is_read():
     long = "x" * 30_000_000
     session = read_lines(GO, {"role": "assistant", "content": long})
     assert len(session.messages[1]["content"]) == len(long)
@@ -229,7 +229,7 @@ def test_any_bytes_give_a_session_or_a_format_error(data):
     ),
     st.binary(),
 )
-def test_any_bytes_after_a_known_beginning_give_a_session_or_a_format_error(start, data):
+def test_any_bytes_after_a_known_signature_give_a_session_or_a_format_error(start, data):
     survives(start + data)
 
 
@@ -260,7 +260,7 @@ def test_strange_records_after_a_clients_first_line_give_a_session_or_a_format_e
 # --- the value -------------------------------------------------------------------------------
 
 
-def test_of_compactions_the_outermost_show_and_of_two_on_one_span_the_later():
+def test_outermost_compactions_are_shown_and_the_later_of_two_on_one_span():
     def make_session(*compactions):
         messages = [{"n": n} for n in range(6)]
         return Session(
@@ -297,7 +297,7 @@ def test_of_compactions_the_outermost_show_and_of_two_on_one_span_the_later():
     assert list_shown(Compaction(0, 0, ({"n": "A"},)), Compaction(5, 6, ())) == ["A", 0, 1, 2, 3, 4]
 
 
-def test_points_in_time_in_three_spellings():
+def test_timestamps_are_parsed_from_iso_text_seconds_and_milliseconds():
     spelled = [
         "2026-01-01T00:00:00Z",
         "2026-01-01T01:00:00+01:00",
@@ -310,7 +310,7 @@ def test_points_in_time_in_three_spellings():
     ] * 6
 
 
-def test_a_problem_says_its_line():
+def test_a_problem_is_printed_with_its_line_number():
     assert str(Problem(3, "broken")) == "line 3: broken"
     assert str(Problem(0, "empty")) == "empty"
 
@@ -338,7 +338,7 @@ PAYLOADS = [
 
 
 @pytest.mark.parametrize(("format", "payload"), PAYLOADS)
-def test_request_bodies_of_all_formats(format, payload):
+def test_request_bodies_of_all_formats_are_read(format, payload):
     session = read(payload)
     assert (session.client, session.format) == ("plain", format)
     assert format == open_payload(session.payload).codec.NAME
@@ -347,11 +347,11 @@ def test_request_bodies_of_all_formats(format, payload):
     assert session.body == {key: value for key, value in payload.items() if key != field}
 
 
-def test_a_responses_input_of_one_text():
+def test_a_responses_input_that_is_a_string_becomes_a_user_message():
     assert read({"model": "m", "input": "go"}).payload == {"model": "m", "input": [GO]}
 
 
-def test_lists_of_messages_as_document_and_as_lines():
+def test_lists_of_messages_are_read_as_json_and_as_jsonl():
     entries = [GO, {"role": "assistant", "content": "好"}]
     for session in (read(entries), read(entries, indent=2), read_lines(*entries)):
         assert (session.format, session.messages, session.body) == ("openai_chat", entries, {})
@@ -360,14 +360,14 @@ def test_lists_of_messages_as_document_and_as_lines():
     assert read_lines({"role": "user", "parts": [{"text": "go"}]}).format == "gemini"
 
 
-def test_an_empty_list_and_entries_that_are_no_objects_are_problems():
+def test_an_empty_list_and_entries_that_are_not_objects_are_reported():
     assert [str(p) for p in read([]).problems] == ["the session has no messages"]
     assert [str(p) for p in read([GO, "loose", 3]).problems] == ["2 entries are no JSON objects"]
     with pytest.raises(FormatError, match="a list, but not of messages"):
         read([{"a": 1}])
 
 
-def test_of_a_list_of_messages_other_lines_are_counted_and_may_not_be_most():
+def test_lines_that_are_not_messages_are_counted_and_may_be_at_most_half():
     """Once a file of events was taken for the few messages among them, without a word."""
     event = {"type": "tool_use", "tool_id": "t1", "input": "ls"}
     session = read_lines(GO, event, GO, event)
@@ -377,7 +377,7 @@ def test_of_a_list_of_messages_other_lines_are_counted_and_may_not_be_most():
         read_lines(GO, event, event)
 
 
-def test_of_a_log_of_requests_the_last_main_one_is_read_and_each_can_be(tmp_path):
+def test_the_last_main_request_of_a_log_is_read_by_default(tmp_path):
     path = tmp_path / "log.jsonl"
     rows = [
         {"n": 1, "kind": "main", "body": {"messages": [GO]}},
@@ -394,7 +394,7 @@ def test_of_a_log_of_requests_the_last_main_one_is_read_and_each_can_be(tmp_path
 # --- benchmark results -----------------------------------------------------------------------
 
 
-def test_tau_bench():
+def test_a_tau_bench_run_is_read():
     document = [
         {"task_id": 4, "trial": 1, "traj": [GO], "info": {"task": {"instruction": "be"}}},
         {"task_id": 5},
@@ -408,7 +408,7 @@ def test_tau_bench():
     )
 
 
-def test_tau2_bench():
+def test_a_tau2_bench_simulation_is_read_without_the_users_tool_calls():
     asked = {"id": "k", "name": "get", "arguments": {"id": 1}, "requestor": "assistant"}
     messages = [
         {"role": "assistant", "content": "Hi!", "tool_calls": None, "turn_idx": 0},
@@ -444,7 +444,7 @@ def test_tau2_bench():
     assert session.usage == ((4, {"prompt_tokens": 9}),)
 
 
-def test_mini_swe_agent():
+def test_a_mini_swe_agent_trajectory_is_read():
     usage = {"prompt_tokens": 9}
     extra = {"response": {"created": 1_767_225_600, "usage": usage}}
     messages = [
@@ -473,7 +473,7 @@ def test_mini_swe_agent():
     assert [str(p) for p in session.problems] == ["message 4 has no role that is sent"]
 
 
-def test_text_actions_as_calls():
+def test_text_actions_become_tool_calls():
     """Strategies for tool results see what the agent ran; the messages as they were sent stay as they were."""
     run = {
         "role": "assistant",
@@ -504,7 +504,7 @@ def test_text_actions_as_calls():
     assert transcripts.with_calls(called) == called
 
 
-def test_text_actions_are_left_where_nothing_came_out_of_them_or_the_format_has_none():
+def test_text_actions_without_an_output_do_not_become_tool_calls():
     run = {"role": "assistant", "content": "```sh\nls\n```"}
     session = read(
         {"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": [GO, run, run, GO]}
@@ -518,7 +518,7 @@ def test_text_actions_are_left_where_nothing_came_out_of_them_or_the_format_has_
     assert transcripts.with_calls(agent) is agent, "a block is what the model shows the person"
 
 
-def test_swe_agent():
+def test_a_swe_agent_trajectory_is_read():
     call = {"id": "k", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
     history = [
         {**GO, "agent": "main"},
@@ -539,7 +539,7 @@ def test_swe_agent():
 # --- data sets -------------------------------------------------------------------------------
 
 
-def test_openhands_results_say_what_the_model_was_told_of_a_command():
+def test_openhands_results_include_exit_code_and_working_directory():
     """A failed test's exit code stood beside the output alone, so that the test was called ok."""
     run = {"id": 1, "source": "agent", "action": "run", "args": {"command": "pytest"}}
     extras = {"metadata": {"exit_code": 1, "working_dir": "/repo", "suffix": "\n[Over.]"}}
@@ -553,7 +553,7 @@ def test_openhands_results_say_what_the_model_was_told_of_a_command():
         assert session.messages[-1]["content"] == text
 
 
-def test_openhands_events_of_one_response_are_one_answer():
+def test_openhands_events_of_one_response_become_one_assistant_message():
     """Events as the SDK writes them: an answer's calls are events of their own, with one id."""
 
     def action(number, response):
@@ -602,7 +602,7 @@ def test_openhands_events_of_one_response_are_one_answer():
     assert not check(session.payload, session.format)
 
 
-def test_openhands_condensations_hide_what_they_forget_and_the_summary_before():
+def test_openhands_condensations_hide_forgotten_events_and_the_earlier_summary():
     """Models may number their calls anew after one: ids then come again."""
 
     def act(number):
@@ -673,7 +673,7 @@ def test_adp_observations_answer_the_actions_they_name():
     assert last["content"] == "Done.\n\n<solution>"
 
 
-def test_atif_marks_what_a_step_copies_and_holds_subagents():
+def test_atif_copied_steps_are_not_trained_on_and_subagents_are_sessions():
     agent = {"name": "a", "version": "1", "model_name": "gpt-5"}
     inner = {"schema_version": "ATIF-v1.7", "trajectory_id": "sub", "agent": {"name": "b"}}
     calls = [{"tool_call_id": id, "function_name": "w", "arguments": {"c": id}} for id in "ab"]

@@ -11,7 +11,7 @@ def read(entries):
     return session_files.read_bytes(json.dumps(entries).encode(), "it.json")
 
 
-def test_calls_of_langchain_and_calls_in_a_content_are_read_once():
+def test_langchain_calls_and_calls_repeated_in_the_content_are_read_once():
     """LangChain's were of no known form, and those that a log holds twice counted twice."""
     langchain = {"name": "read", "args": {"path": "a"}, "id": "c1", "type": "tool_call"}
     call = {"id": "c2", "type": "function", "function": {"name": "read", "arguments": "{}"}}
@@ -36,7 +36,7 @@ def test_calls_of_langchain_and_calls_in_a_content_are_read_once():
     ]
 
 
-def test_results_that_cline_keeps_as_text_answer_the_calls_before_them():
+def test_text_results_of_cline_become_tool_results_of_the_preceding_calls():
     """They were the person's requests, and no call had a result."""
 
     def ask(*names):

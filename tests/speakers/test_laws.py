@@ -226,7 +226,7 @@ def compact_story(story: Story, format: str, strategies: tuple[Strategy, ...], t
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data(), to=st.sampled_from((200, 600, 2_000)))
-def test_d1_d2_d5_what_must_stay_is_in_the_next_request(
+def test_d1_d2_d5_protected_messages_are_sent_word_for_word_or_reported_missing(
     format: str, way: str, data: st.DataObject, to: int
 ) -> None:
     """The open request, every order and the newest context of each kind stand in the request word for word, or the outcome

@@ -138,7 +138,9 @@ def list_asked(messages: list[Message]) -> list[str]:
         (Message("user", (*wrap_summary("x").parts, Text("Go on."))), ["person"]),
     ],
 )  # fmt: skip
-def test_who_speaks_in_a_message(message: Message, expected: list[str]) -> None:
+def test_the_speaker_of_each_segment_of_a_message_is_recognised(
+    message: Message, expected: list[str]
+) -> None:
     assert voices(message) == expected
 
 
@@ -153,7 +155,7 @@ def test_d2_reminders_behind_a_prompt_are_not_the_request() -> None:
     assert [is_request(message) for message in messages] == [True, False, False]
 
 
-def test_a_client_that_says_in_which_mode_it_is_asks_nothing() -> None:
+def test_a_clients_notice_of_a_mode_change_is_not_a_request() -> None:
     """Gemini CLI says so in a message of the user's."""
     mode = (
         "User has manually exited Plan Mode. Switching to Default mode (edits will be confirmed)."
@@ -161,7 +163,7 @@ def test_a_client_that_says_in_which_mode_it_is_asks_nothing() -> None:
     assert list_asked([user("Do it."), user(mode)]) == ["Do it."]
 
 
-def test_d1_what_is_typed_while_the_agent_works_adds_to_the_request() -> None:
+def test_d1_messages_typed_while_the_agent_works_add_to_the_request() -> None:
     """Three requests of one turn, in a prompt, a system message and at the end of a result, are all open."""
     late = reminder(STEER.format("Third."))
     messages = [
@@ -177,12 +179,12 @@ def test_d1_what_is_typed_while_the_agent_works_adds_to_the_request() -> None:
     assert list_asked([*messages, assistant("Done."), user("Fourth.")]) == ["Fourth."]
 
 
-def test_a_turn_of_several_entries_is_not_over_before_its_calls() -> None:
+def test_a_turn_is_not_over_if_tool_calls_follow_its_text() -> None:
     messages = [user("First."), assistant("I look."), call("1"), result("1"), user("Second.")]
     assert list_asked(messages) == ["First.", "Second."]
 
 
-def test_text_that_commands_are_written_in_ends_no_turn() -> None:
+def test_a_text_answered_by_an_observation_does_not_end_the_turn() -> None:
     """mini-swe-agent and smolagents: commands are texts, and so are their outputs."""
     messages = [
         user("New task:\nDo it."),
@@ -194,7 +196,7 @@ def test_text_that_commands_are_written_in_ends_no_turn() -> None:
     assert list_asked(messages) == ["New task:\nDo it."]
 
 
-def test_a_label_that_comes_twice_is_a_tool_s() -> None:
+def test_a_label_that_occurs_twice_marks_tool_output() -> None:
     messages = [
         user("Do it."),
         assistant("ls"),
@@ -206,7 +208,7 @@ def test_a_label_that_comes_twice_is_a_tool_s() -> None:
     assert list_asked(messages[:3]) == ["Output of the shell:\na"], "once it may be a person's"
 
 
-def test_requests_that_begin_alike_are_a_persons() -> None:
+def test_requests_with_the_same_first_line_are_the_users() -> None:
     """All but the first request from an editor counted as a tool's output: the client heads each of
     them with the same line, and people do, too."""
     for head in ("I get this error:", "## My request for Codex:", "翻译："):
@@ -220,7 +222,7 @@ def test_requests_that_begin_alike_are_a_persons() -> None:
     assert list_asked([wrapped, assistant("So."), wrapped]) == ["## My request:\nWhy?"]
 
 
-def test_a_text_about_summaries_is_the_request_only_where_there_is_no_other() -> None:
+def test_a_text_about_summaries_is_the_request_only_if_there_is_no_other() -> None:
     handoff = user("Handoff summary: we were at the parser.")
     assert list_asked([user("Do it."), handoff]) == ["Do it."]
     assert list_asked([handoff]) == [handoff.text]
@@ -229,7 +231,7 @@ def test_a_text_about_summaries_is_the_request_only_where_there_is_no_other() ->
     ]
 
 
-def test_d2_a_turn_that_begins_with_nothing_but_elements_is_about_them() -> None:
+def test_d2_a_document_pasted_as_elements_is_kept_word_for_word() -> None:
     """A person who pasted a document after an answer was not heard, since an older request was there."""
     document = "<project>\n<a>1</a>\n</project>\n<project>\n<a>2</a>\n</project>"
     messages = [user("Do it."), assistant("Done."), user(document), call("1"), result("1")]
@@ -245,7 +247,7 @@ def test_d2_a_turn_that_begins_with_nothing_but_elements_is_about_them() -> None
     ]
 
 
-def test_f4_an_error_reported_to_an_agent_without_calls_is_no_request() -> None:
+def test_f4_an_error_that_smolagents_reports_is_not_a_request() -> None:
     """smolagents' first "Error:" took the place of the task, which was then cut."""
     error = "Error:\nNo JSON blob.\nNow let's retry: take care not to repeat previous errors!"
     assert list_asked([user("New task:\nDo it."), assistant("ls"), user(error)]) == [
@@ -259,13 +261,13 @@ def test_f4_an_error_reported_to_an_agent_without_calls_is_no_request() -> None:
     assert list_asked([user("Go."), assistant("Gone."), user(command)]) == [command]
 
 
-def test_that_a_command_printed_nothing_is_no_request() -> None:
+def test_a_notice_that_a_command_printed_nothing_is_not_a_request() -> None:
     """SWE-agent says so in the user's role: the task was over with the first such command."""
     quiet = user("Your command ran successfully and did not produce any output.")
     assert list_asked([user("Do it."), assistant("mkdir a"), quiet]) == ["Do it."]
 
 
-def test_the_task_behind_an_example_of_calls_is_the_request() -> None:
+def test_the_task_after_an_example_of_tool_calls_is_the_request() -> None:
     """OpenHands shows models without native calls how to write them: rules of the example were the
     person's."""
     line = "-" * 21
@@ -282,7 +284,7 @@ def test_the_task_behind_an_example_of_calls_is_the_request() -> None:
     assert texts_of([whole, assistant("ls"), user("OBSERVATION:\na")], 1) == [whole.text]
 
 
-def test_who_reports_an_observation_says_it() -> None:
+def test_text_on_the_same_line_as_observation_is_the_users() -> None:
     """`Observation: it is slow` was a tool's."""
     voices = {
         "Observation: use tabs.": "person",
@@ -292,7 +294,7 @@ def test_who_reports_an_observation_says_it() -> None:
     assert {text: segments(user(text))[0].voice for text in voices} == voices
 
 
-def test_request_of_gives_the_person_s_own_words() -> None:
+def test_request_text_returns_the_users_own_words() -> None:
     assert request_text(parts(reminder("x"), "Go on.")) == "Go on."
     assert request_text(user("<user_input>Go on.</user_input>")) == "Go on."
     assert (
@@ -304,7 +306,7 @@ def test_request_of_gives_the_person_s_own_words() -> None:
 
 
 @pytest.mark.parametrize("wrap", [system, lambda text: result("1", f"ok\n\n{reminder(text)}")])
-def test_d1_what_a_client_explains_around_typed_words_is_not_the_person_s(wrap) -> None:
+def test_d1_the_clients_explanation_around_typed_words_is_not_the_users(wrap) -> None:
     """A summary quoted the explanation of Claude Code as the person's request."""
     steering = wrap(STEER.format("Use tabs.\n\nAnd no blanks."))
     place = IN_RESULT if steering.results else ""
@@ -334,7 +336,7 @@ def test_d5_the_newest_context_of_each_kind_stays() -> None:
     )
 
 
-def test_what_an_editor_shows_stays_with_its_request() -> None:
+def test_an_editor_selection_is_kept_only_with_the_current_request() -> None:
     """A selection of 10,000 tokens beside the first request stood beside every later summary."""
     selection = "<ide_selection>lines 1 to 900 of a.py: total = 7</ide_selection>"
     opened_file = "<ide_opened_file>The user opened a.py</ide_opened_file>"
@@ -351,7 +353,7 @@ def test_what_an_editor_shows_stays_with_its_request() -> None:
     assert small.text == "Why is it 7?"
 
 
-def test_deltas_stay_beside_the_state_before_them() -> None:
+def test_context_deltas_are_kept_with_the_state_that_they_change() -> None:
     state = user("<environment_context><cwd>/a</cwd></environment_context>")
     delta = user("<environment_context><date>2</date></environment_context>")
     skills = [
@@ -363,7 +365,7 @@ def test_deltas_stay_beside_the_state_before_them() -> None:
     assert texts_of([*messages, newer], 6) == [skill.text for skill in skills], "older ones go"
 
 
-def test_orders_stay_and_differ_by_their_numbers() -> None:
+def test_system_messages_that_differ_only_in_a_number_are_all_kept() -> None:
     messages = [
         system("Never touch PROD-1."),
         system("Never touch PROD-2."),
@@ -375,7 +377,7 @@ def test_orders_stay_and_differ_by_their_numbers() -> None:
     assert texts_of(messages, 4) == ["Never touch PROD-2.", "Never touch PROD-1."]
 
 
-def test_what_is_lifted_out_of_a_result_says_where_it_stood_and_is_known_again() -> None:
+def test_user_text_lifted_out_of_a_result_is_marked_and_recognised_again() -> None:
     late = reminder(STEER.format("Use tabs."))
     messages = [user("Go."), call("1"), result("1", f"long\n{late}"), call("2"), result("2")]
     lifted = find_verbatim(View.of(messages), 3, 10**9).messages[-1][1]
@@ -412,7 +414,7 @@ def test_images_of_a_request_stay_with_it() -> None:
         )
     )
 )
-def test_no_word_is_lost_in_cutting(pieces: list[str]) -> None:
+def test_no_word_is_lost_when_a_message_is_segmented(pieces: list[str]) -> None:
     """What is in no segment of a text is blank."""
     text = "".join(pieces)
     for role in ("user", "system"):
@@ -512,7 +514,7 @@ def room(path: Path) -> set[str]:
     return {relative.parts[0], relative.as_posix()}
 
 
-def test_nothing_else_decides_who_speaks() -> None:
+def test_no_other_module_decides_who_the_speaker_is() -> None:
     """Six places had an idea of their own of what a request is, and each lost something of a person's (D1 to D5)."""
     words = [word for word, _ in (*TEXT_PREFIXES, *INSIDE_PREFIXES) if len(word) >= 12]
     words += ["<system-reminder>", "<environment_context>", "<user_instructions>", "AGENTS.md"]
@@ -524,7 +526,7 @@ def test_nothing_else_decides_who_speaks() -> None:
 
 
 @pytest.mark.parametrize("is_apart", [True, False])
-def test_the_text_of_a_skill_that_a_call_launched_is_no_persons(is_apart):
+def test_the_text_of_a_launched_skill_is_not_the_users(is_apart):
     call = Message("assistant", (ToolCall("c1", "Skill", '{"skill": "update-config"}'),))
     result = ToolResult("c1", (Text("Launching skill: update-config"),))
     text = Text("# Update Config Skill\n\nAlways read the file before you write it.")
@@ -552,7 +554,7 @@ def test_the_text_of_a_skill_that_a_call_launched_is_no_persons(is_apart):
     "[Image: original 2940x1642, displayed at 2000x1117. Multiply coordinates by 1.47 to map to original image.]",
     "Unknown skill: btw",
 ])  # fmt: skip
-def test_what_a_client_says_of_a_picture_or_of_a_command_is_no_persons(text):
+def test_client_notes_about_an_image_or_a_command_are_not_the_users(text):
     assert not any(map(has_person, segment_messages([user("Look at it."), user(text)])[1:]))
 
 
@@ -575,7 +577,7 @@ EVENT = "System: [2026-03-02 11:51:40 GMT+8] "
         ("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nA task ended.\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>\n\n", "Stop."),
     ],
 )  # fmt: skip
-def test_what_a_gateway_of_chats_puts_before_a_message_is_not_the_persons(before, words) -> None:
+def test_the_prefix_that_a_chat_gateway_adds_is_not_the_users(before, words) -> None:
     """As OpenClaw does: each request stood in summaries twice, with ids and events of the gateway."""
     envelope, request = segments(user(before + words))
     assert (envelope.voice, request.voice, request.text) == ("tool", "person", words)
@@ -584,7 +586,7 @@ def test_what_a_gateway_of_chats_puts_before_a_message_is_not_the_persons(before
     assert next(step.text for step in read_steps(messages)) == words
 
 
-def test_each_message_that_a_gateway_had_queued_is_by_itself() -> None:
+def test_each_message_queued_by_a_chat_gateway_is_a_segment_of_its_own() -> None:
     """The second stood in a request with all that the gateway says of it."""
     queued = f"[Queued messages while agent was busy]\n\n---\nQueued #1\n{INFO}Stop."
     text = f"{queued}\n\n---\nQueued #2\n{INFO}Go on.\n\n---\nQueued #3 is no mark."
@@ -603,7 +605,7 @@ def test_each_message_that_a_gateway_had_queued_is_by_itself() -> None:
         "Current time: 3 May, 1{0}:00 (Asia/Shanghai)\nReference UTC: 3 May 0{0}:00 UTC",
     ],
 )
-def test_what_a_gateway_puts_behind_a_message_is_not_the_persons(stamp) -> None:
+def test_the_suffix_that_a_chat_gateway_adds_is_not_the_users(stamp) -> None:
     """A reminder that came each half an hour stood in a summary thirty times."""
     messages = [user(f"Look into the file.\n{stamp.format(at)}") for at in range(4)]
     assert {step.text for step in read_steps(messages)} == {"Look into the file."}
@@ -618,11 +620,11 @@ def test_what_a_gateway_puts_behind_a_message_is_not_the_persons(stamp) -> None:
         "Note (untrusted): mend it",
     ],
 )
-def test_what_is_said_nowhere_else_stays_the_persons(text) -> None:
+def test_a_gateway_notice_without_a_message_counts_as_the_users(text) -> None:
     assert [segment.voice for segment in segments(user(text))] == ["person"]
 
 
-def test_what_only_an_event_of_a_gateway_repeats_is_what_the_person_says() -> None:
+def test_a_message_that_only_a_gateway_event_repeats_is_the_users() -> None:
     """As OpenClaw does if it may not ask who they are: all of it stood in summaries, each time."""
     notice = "[System: The bot encountered a permission error. Please inform the user about this.]"
     alone = user(f"{EVENT}Feishu[main] DM from ou_1: 截图给我\n\n{notice}")
@@ -632,7 +634,7 @@ def test_what_only_an_event_of_a_gateway_repeats_is_what_the_person_says() -> No
     assert [step.text for step in read_steps([user(both)])] == ["你好"]
 
 
-def test_what_a_message_answers_is_not_said_by_who_answers_it() -> None:
+def test_a_quoted_message_is_not_the_words_of_the_user_who_replies() -> None:
     """The model's plans stood as rules of the person's, and its answers filled the requests."""
     plan = "Five bugs.\nYou must fix BUG-4 first. " + "It is long. " * 40
     text = f'{INFO}[message_id: om_1]\n于长煦: [Replying to: "{plan}"]\n\n赶紧派人去修，不要重启。'
@@ -654,7 +656,7 @@ REPORT = (
 
 
 @pytest.mark.parametrize("before", ["", "[Queued announce messages while agent was busy]\n\n---\nQueued #1\n"])  # fmt: skip
-def test_what_another_agent_reports_is_no_request_and_ends_its_task(before) -> None:
+def test_the_report_of_another_agent_is_not_a_request_and_ends_its_task(before) -> None:
     """As in OpenClaw: reports stood as requests, their sentences as rules, and the agents as if
     nobody had seen their end."""
     accepted = '{\n  "status": "accepted",\n  "childSessionKey": "agent:main:subagent:7f"\n}'
@@ -670,7 +672,7 @@ def test_what_another_agent_reports_is_no_request_and_ends_its_task(before) -> N
 @pytest.mark.parametrize(
     ("tool", "argument"), [("finish", "message"), ("attempt_completion", "result")]
 )
-def test_a_call_that_ends_a_turn_ends_it(tool, argument):
+def test_a_finish_call_ends_the_turn(tool, argument):
     """The request before it stood beside the summary, behind the one that it was answered to."""
     arguments = json.dumps({argument: "Lists are longer by design."})
     messages = [
@@ -695,7 +697,7 @@ def test_a_call_that_ends_a_turn_ends_it(tool, argument):
         "<skill>\n<name>{}</name>\n{}\n</skill>".format,
     ],
 )
-def test_the_skill_of_the_current_request_stays_and_of_earlier_ones_what_finds_room(write):
+def test_the_current_skill_is_kept_and_earlier_ones_as_far_as_they_fit(write):
     """Skills of turns that were over took more than the summary beside them."""
     texts = [write(name, "Do it. " * 50) for name in "abc"]
     turns = [
@@ -714,7 +716,7 @@ def test_the_skill_of_the_current_request_stays_and_of_earlier_ones_what_finds_r
 
 
 @pytest.mark.parametrize("is_native", [True, False])
-def test_what_stands_under_the_label_of_the_call_before_it_is_output(is_native):
+def test_text_below_the_label_of_the_preceding_call_is_tool_output(is_native):
     """Files that an agent had read were the person's requests and rules."""
     call = ToolCall("c1", "read_file", '{"path": "a.py"}')
     before = call if is_native else Text("<read_file>\n<path>a.py</path>\n</read_file>")
@@ -728,13 +730,13 @@ def test_what_stands_under_the_label_of_the_call_before_it_is_output(is_native):
     ].voice == ("person"), "nobody read anything"
 
 
-def test_a_client_that_introduces_a_person_does_not_speak_as_one():
+def test_the_clients_introduction_of_a_user_message_is_not_the_users():
     text = "New instructions:\n<user_message>\nUse tabs.\n</user_message>"
     assert [segment.voice for segment in segments(user(text))] == ["context", "person"]
     assert request_text(user("<task>\nRead a.py.\n</task>")) == "Read a.py."
 
 
-def test_a_piece_of_a_page_is_what_a_person_pasted() -> None:
+def test_a_pasted_piece_of_html_is_the_users() -> None:
     """Eight alerts to translate stood behind each summary as what a client tells."""
     pasted = '<div class="alert" role="alert">\n  Check it!\n</div>\n<a href="/b">b</a>'
     (segment,) = segment_messages([user(pasted)])[0]
@@ -744,7 +746,7 @@ def test_a_piece_of_a_page_is_what_a_person_pasted() -> None:
     assert segment_messages([user("<div>\nCheck it!\n</div>")])[0][0].voice == "context"
 
 
-def test_the_id_of_who_writes_in_feishu_is_not_what_they_say() -> None:
+def test_a_feishu_sender_id_is_not_part_of_the_message() -> None:
     """It took the room of a request's first words wherever these stood."""
     envelope, request = segments(user(f"{INFO}[message_id: om_1]\nou_{'1f9f28e3' * 4}: 重新测试"))
     assert (envelope.voice, request.text) == ("tool", "重新测试")

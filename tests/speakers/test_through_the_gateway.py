@@ -107,7 +107,7 @@ def test_d1_three_requests_of_one_turn_are_all_in_every_later_request(in_results
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_d1_an_order_in_mid_conversation_is_never_lost(role: str) -> None:
+def test_d1_a_system_message_in_mid_conversation_is_never_lost(role: str) -> None:
     """An operator's order vanished at the first compaction, and stood in no summary."""
     turns = [
         ("system", "Be brief."),
@@ -139,7 +139,7 @@ def test_d2_reminders_behind_a_prompt_do_not_take_its_place() -> None:
         assert out.edits
 
 
-def test_d3_a_long_request_beside_the_summary_leaves_it_room() -> None:
+def test_d3_a_long_request_beside_the_summary_is_not_repeated_at_length_in_it() -> None:
     """A request of 600 words took three quarters of the summary, so 11 of 40 facts were left."""
     request = (
         "Please move the parser to the new interface. "
@@ -178,7 +178,7 @@ def test_d3_a_long_task_stays_whole_when_something_is_typed_later(window: int) -
         assert out.edits
 
 
-def test_d3_what_a_person_typed_goes_before_the_oldest_of_the_tail() -> None:
+def test_d3_user_messages_take_precedence_over_the_oldest_results_of_the_tail() -> None:
     """Of two orders of 300 words typed in a turn, the first was dropped for four times as many tokens of results."""
     orders = [
         " ".join(f"For module m{k}_{n} keep the names and write a test." for n in range(28))
@@ -195,7 +195,7 @@ def test_d3_what_a_person_typed_goes_before_the_oldest_of_the_tail() -> None:
         assert {"Build it.", *orders} <= {message.text for message in view.messages}
 
 
-def test_d4_what_aider_says_of_files_stays() -> None:
+def test_d4_files_and_examples_that_aider_sends_are_kept() -> None:
     """aider's files, map of the repository and examples of the edit format were gone after the first compaction."""
     examples = [
         *(
@@ -242,7 +242,7 @@ def test_d4_what_aider_says_of_files_stays() -> None:
     assert "function number" in summary
 
 
-def test_d5_context_beside_an_earlier_prompt_stays_the_newest_of_each_kind() -> None:
+def test_d5_the_newest_context_of_each_kind_beside_earlier_prompts_is_kept() -> None:
     """Qwen's skills and tree, Codex's environment went when their prompt was no longer the current one."""
     skills, startup = (
         reminder("The following skills are available: pdf"),
@@ -307,7 +307,7 @@ BUDGET = reminder("<total_tokens>{} tokens left</total_tokens>")
 
 @pytest.mark.parametrize("note", ["", BUDGET, "\nWall time: 0.{} seconds"])
 @pytest.mark.parametrize(("files", "window"), [(8, 12_000), (6, 8_000)])
-def test_d3_law_an_agent_that_reads_hidden_files_again_is_put_into_no_circle(
+def test_d3_law_an_agent_that_reads_hidden_files_again_does_not_loop(
     files: int, window: int, note: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """mini-swe-agent read the same files again after each of 28 compactions, and never ended. Claude Code's and Codex's
@@ -331,7 +331,7 @@ def test_d3_law_an_agent_that_reads_hidden_files_again_is_put_into_no_circle(
     assert all(record.fields["tokens"] > 0 for record in brakes)
 
 
-def test_d3_clearing_leaves_what_was_fetched_again() -> None:
+def test_d3_clearing_keeps_results_that_were_fetched_again() -> None:
     """Cleared once more, it would be read once more."""
     compact = Compactor([ClearToolResults(keep=1)], Budget(10**6, 10**6))
     reader = Reader(3, 4)
@@ -345,7 +345,7 @@ def test_d3_clearing_leaves_what_was_fetched_again() -> None:
     )
 
 
-def test_d3_what_was_fetched_again_goes_once_the_work_has_gone_on() -> None:
+def test_d3_results_fetched_again_are_hidden_once_the_work_has_moved_on() -> None:
     """A result of 6,000 tokens that an agent had fetched twice stood beside all later summaries."""
     compact = Compactor([SummarizeTo(4_000)], Budget(10**6, 10**6))
     reader, stays = Reader(3, 4), list[bool]()
@@ -358,7 +358,7 @@ def test_d3_what_was_fetched_again_goes_once_the_work_has_gone_on() -> None:
 
 
 @pytest.mark.parametrize("again", ["the same", "another"])
-def test_d3_a_record_on_one_line_is_known_again_by_its_fields(again: str) -> None:
+def test_d3_a_one_line_json_result_is_recognised_again_by_its_fields(again: str) -> None:
     """JSON on one line with a time among its fields was another result each time, and was hidden each time."""
 
     def answer(took: int, first: int) -> str:
@@ -382,7 +382,7 @@ def test_d3_a_record_on_one_line_is_known_again_by_its_fields(again: str) -> Non
     assert ("user number 7" in shown or "user number 507" in shown) is (again == "the same")
 
 
-def test_d8_going_back_and_saying_something_else_is_no_compaction_of_the_client_s() -> None:
+def test_d8_a_rewound_request_is_not_taken_for_the_clients_own_compaction() -> None:
     """A rewound request has the shape of a compaction: a known result, with a text behind it."""
     result = Message("user", (ToolResult("1", (Text("x"),)),))
     before = [
@@ -402,7 +402,7 @@ def test_d8_going_back_and_saying_something_else_is_no_compaction_of_the_client_
     )
 
 
-def test_d9_continue_s_own_compaction_goes_through_as_it_came() -> None:
+def test_d9_a_compaction_request_of_continue_is_passed_through() -> None:
     """It sends all tools and asks in the last user message; it was compacted as a turn of the conversation."""
     asks = "Please provide a concise summary of our conversation so far."
     with Driver(windows=dict.fromkeys(MODELS, Window(50_000))) as driver:

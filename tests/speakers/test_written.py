@@ -158,7 +158,7 @@ FUNCTION = "<function=bash>\n<parameter=command>rm -rf src</parameter>\n</functi
         [user("How?"), assistant("<function=bash>ls</function>"), user("OBSERVATION:\n")],
     ],
 )  # fmt: skip
-def test_only_what_a_model_calls_and_a_tool_answers_is_a_call(messages: list[Message]) -> None:
+def test_only_a_written_call_that_a_tool_answers_is_a_call(messages: list[Message]) -> None:
     """A person's, a file's, or the model's own example is none."""
     *spoken, last = calls_of(*messages)
     assert [*spoken, last] == [[]] * len(messages)
@@ -168,7 +168,7 @@ def test_only_what_a_model_calls_and_a_tool_answers_is_a_call(messages: list[Mes
 @pytest.mark.parametrize(
     "shown", ["a.py\n<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE", FUNCTION]
 )
-def test_where_there_are_native_calls_none_is_written(shown: str) -> None:
+def test_written_calls_are_not_parsed_in_conversations_with_native_calls(shown: str) -> None:
     """A model that explained one had called it, as soon as anything but a person came next."""
     calls = Message("assistant", (Text(shown), ToolCall("c", "ls", "{}")))
     done = Message("tool", (ToolResult("c", (Text("a.py"),)),))
@@ -178,7 +178,7 @@ def test_where_there_are_native_calls_none_is_written(shown: str) -> None:
     assert [step.text for step in read_steps(messages) if step.kind == "answer"] == [shown] * 2
 
 
-def test_what_stands_beside_an_answer_stays_whose_it_is() -> None:
+def test_feedback_and_context_beside_a_tool_result_keep_their_speakers() -> None:
     done = assistant("<read_file>\n<path>a.py</path>\n</read_file>")
     details = "<environment_details>\n# Open\na.py\n</environment_details>"
     feedback = "<feedback>\nUse tabs.\n</feedback>"
@@ -195,7 +195,7 @@ def test_what_stands_beside_an_answer_stays_whose_it_is() -> None:
     assert own[0].was_in_result, "a file can hold it"
 
 
-def test_answers_go_to_the_calls_that_their_labels_name() -> None:
+def test_results_are_assigned_to_the_calls_that_their_labels_name() -> None:
     looked = "<read_file>\n<path>{}.py</path>\n</read_file>"
     both = assistant(f"{looked.format('a')}\n{WRITTEN}\n{looked.format('b')}")
     answers = [
@@ -209,7 +209,7 @@ def test_answers_go_to_the_calls_that_their_labels_name() -> None:
     }  # fmt: skip
 
 
-def test_who_ends_a_turn_by_a_call_says_what_it_holds() -> None:
+def test_the_text_of_a_completion_call_is_the_final_answer() -> None:
     """The tags stood in the answer, and what followed was taken for its output."""
     done = assistant(
         "So.\n<attempt_completion>\n<result>\nIt works.\n</result>\n</attempt_completion>"
@@ -239,7 +239,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_what_a_client_refuses_is_no_call_and_ends_no_turn(refusal: str) -> None:
+def test_a_call_that_the_client_refuses_does_not_count_or_end_the_turn(refusal: str) -> None:
     words = "The cause is the cache. I write it.\n"
     call = "<write_file>\n<path>a.py</path>\n<content>x = 1</content>\n</write_file>"
     for reply, expected in (
@@ -271,7 +271,7 @@ def test_roo_code_s_files_and_diffs_are_read() -> None:
     assert (change.old, change.new) == (("x = 1",), ("x = 2",))
 
 
-def test_the_numbers_of_lines_are_numbers() -> None:
+def test_line_numbers_in_written_calls_are_parsed_as_integers() -> None:
     part = "<read_file>\n<path>a.py</path>\n<start_line>40</start_line>\n<end_line>9999999999</end_line>\n</read_file>"
     rest, [call] = split_calls(part, None)
     assert rest == "" and json.loads(call.arguments) == {

@@ -82,7 +82,7 @@ def use(kind: Any, path: Any) -> list[str]:
         max_size=9,
     )
 )
-def test_c16_law_damage_anywhere_in_a_file_is_a_store_error(
+def test_c16_law_damage_anywhere_in_a_file_raises_at_most_a_store_error(
     tmp_path: Path, kind: Any, damage: Sequence[tuple[float, bytes]]
 ) -> None:
     """UnicodeDecodeError and TypeError came out of a store whose file was damaged."""
@@ -100,7 +100,7 @@ def test_c16_law_damage_anywhere_in_a_file_is_a_store_error(
 
 @pytest.mark.parametrize("word", [b"CREATE", b"TABLE", b"edits", b"tip", b"Summarize", b"applied"])
 @pytest.mark.parametrize("kind", STORES)
-def test_c16_words_of_the_file_that_are_no_text_any_more(
+def test_c16_words_overwritten_with_invalid_utf8_raise_at_most_a_store_error(
     tmp_path: Path, kind: Any, word: bytes
 ) -> None:
     path = tmp_path / "damaged"
@@ -108,7 +108,7 @@ def test_c16_words_of_the_file_that_are_no_text_any_more(
     use(kind, path)
 
 
-def test_c16_a_row_that_holds_no_text_is_a_store_error(tmp_path: Path) -> None:
+def test_c16_a_row_whose_value_is_not_text_raises_a_store_error(tmp_path: Path) -> None:
     """The sort of a value is one byte of the file: damaged, a text becomes a number or nothing."""
     path = tmp_path / "damaged"
     write_bytes(SQLiteStore, path)
@@ -126,16 +126,14 @@ def test_c16_a_row_that_holds_no_text_is_a_store_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["a\0b", "half \ud800", "x" * 5_000, "no/such/folder", "whole/below", b"a\0b"]
 )
-def test_c16_a_path_that_no_file_can_have_is_a_store_error(
-    tmp_path: Path, kind: Any, name: Any
-) -> None:
+def test_c16_an_impossible_path_raises_a_store_error(tmp_path: Path, kind: Any, name: Any) -> None:
     write_bytes(kind, tmp_path / "whole")
     path = os.path.join(os.fsencode(tmp_path) if isinstance(name, bytes) else str(tmp_path), name)  # noqa: PTH118 - bytes too
     assert use(kind, path)
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_c16_a_folder_is_a_store_error_and_says_so(tmp_path: Path, kind: Any) -> None:
+def test_c16_a_directory_as_the_path_raises_a_clear_store_error(tmp_path: Path, kind: Any) -> None:
     assert all("directory" in reason.lower() for reason in use(kind, tmp_path))
     assert use(kind, tmp_path)
 
@@ -147,7 +145,7 @@ def test_c16_a_path_may_be_given_in_bytes(tmp_path: Path) -> None:
         assert reasons and all(reason.startswith(f"{tmp_path}: ") for reason in reasons)
 
 
-def test_an_error_quotes_nothing_of_what_is_kept(tmp_path: Path) -> None:
+def test_an_error_does_not_quote_stored_text(tmp_path: Path) -> None:
     """The gateway logs it. Python's module quotes a text that it cannot decode."""
     path = tmp_path / "edits.db"
     with SQLiteStore(path) as store:

@@ -46,7 +46,7 @@ rows = st.builds(
 
 
 @given(edits)
-def test_an_edit_comes_back_exactly(edit):
+def test_an_edit_round_trips_exactly(edit):
     line = dump_edit(edit)
     assert "\n" not in line
     assert load_edit(line) == load_edit(line.encode()) == edit
@@ -54,13 +54,13 @@ def test_an_edit_comes_back_exactly(edit):
 
 
 @given(rows)
-def test_a_ledger_row_comes_back_exactly(row):
+def test_a_ledger_row_round_trips_exactly(row):
     line = dump_row(row)
     assert load_row(line.encode()) == row
     assert dump_row(load_row(line)) == line
 
 
-def test_the_form_is_the_documented_one():
+def test_the_json_of_an_edit_is_the_documented_one():
     call, result = (
         ToolCall("c", "read", "{}"),
         ToolResult("c", (Text("中文"), Media("image", width=3)), error=True),
@@ -77,7 +77,7 @@ def test_the_form_is_the_documented_one():
 
 
 @given(st.text(st.sampled_from("\ud83d\ude00a\\")))
-def test_halves_of_a_surrogate_pair_stay_halves(text):
+def test_lone_surrogates_round_trip(text):
     edit = Edit(0, 1, (user(text),), "t")
     assert load_edit(dump_edit(edit)).insert[0].text == text
     assert json.loads(dump_edit(edit))["refold"] == 1
@@ -90,7 +90,7 @@ def dump_with(edit, **changes):
 EDIT = Edit(0, 1, (Message("user", (Text("x"),)),), "t", "b")
 
 
-def test_fields_of_the_future_are_passed_over():
+def test_unknown_fields_are_ignored():
     line = dump_with(
         EDIT,
         colour="blue",
@@ -99,14 +99,14 @@ def test_fields_of_the_future_are_passed_over():
     assert load_edit(line) == EDIT
 
 
-def test_a_newer_format_is_refused_in_words():
+def test_a_newer_format_is_refused_with_a_clear_error():
     with pytest.raises(
         StoreError, match="written in format 2; this version of Refold reads formats up to 1"
     ):
         load_edit(dump_with(EDIT, refold=2))
 
 
-def test_an_amended_text_keeps_the_edits_name():
+def test_an_edit_with_an_amended_text_keeps_its_id():
     amended = dump_with(
         EDIT, insert=[{"role": "user", "parts": [{"type": "text", "text": "better"}]}]
     )
@@ -148,7 +148,7 @@ def test_an_amended_text_keeps_the_edits_name():
         ),
     ],
 )
-def test_a_broken_edit_is_refused_in_words(line, says):
+def test_a_broken_edit_is_refused_with_a_clear_error(line, says):
     with pytest.raises(StoreError, match=says):
         load_edit(line)
 

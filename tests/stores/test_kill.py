@@ -94,7 +94,7 @@ def places(kind, tmp_path, request):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", STORES)
-def test_killed_at_any_moment_it_keeps_what_it_acknowledged(kind, places):
+def test_a_store_killed_at_any_moment_keeps_every_acknowledged_write(kind, places):
     rng = random.Random(kind)
     saved = least = 0
     command = [sys.executable, str(WRITER)]

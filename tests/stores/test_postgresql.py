@@ -31,7 +31,7 @@ def edit(number, tip="t", text="summary"):
 # --- the protocol ----------------------------------------------------------------------------
 
 
-def test_it_keeps_the_laws(server):
+def test_a_postgresql_store_obeys_the_store_laws(server):
     places = {}
 
     def make():
@@ -45,7 +45,7 @@ def test_it_keeps_the_laws(server):
         store.close()
 
 
-def test_edits_and_ledger_are_there_when_opened_again(url):
+def test_edits_and_ledger_are_kept_after_reopening(url):
     rows = [
         LedgerRow(when=1.0, outcome="applied", edit="e1", reason="\ud800 中 \x00"),
         LedgerRow(when=2.0, outcome="noop"),
@@ -60,13 +60,13 @@ def test_edits_and_ledger_are_there_when_opened_again(url):
         assert list(store.ledger("e1")) == rows[:1]
 
 
-def test_a_named_value_is_the_same_for_all(url):
+def test_a_named_value_is_the_same_for_all_connections(url):
     with PostgreSQLStore(url) as first, PostgreSQLStore(url) as second:
         assert first.get_or_create("salt", lambda: b"first") == b"first"
         assert second.get_or_create("salt", lambda: b"second") == b"first"
 
 
-def test_claims_and_the_ledger_are_no_reason_to_load_again(url):
+def test_claims_and_ledger_rows_do_not_change_the_version(url):
     with PostgreSQLStore(url) as store:
         before = store.version()
         store.claim("a", "b", 1)
@@ -74,7 +74,7 @@ def test_claims_and_the_ledger_are_no_reason_to_load_again(url):
         assert store.version() == before
 
 
-def test_the_address_says_which_store(url, tmp_path):
+def test_the_address_selects_the_kind_of_store(url, tmp_path):
     with open_store(url) as store:
         assert isinstance(store, PostgreSQLStore)
     with open_store(url.replace("postgresql://", "postgres://"), connect=False) as store:
@@ -103,7 +103,7 @@ def test_two_schemas_of_one_database_are_two_stores(url, server):
 # --- the schema ------------------------------------------------------------------------------
 
 
-def test_of_many_who_open_a_new_database_one_makes_the_tables(url):
+def test_many_connections_may_open_a_new_database_at_once(url):
     assert not save_at_once(lambda: PostgreSQLStore(url), [edit(n) for n in range(8)])
     with PostgreSQLStore(url) as store:
         assert sorted(e.start for e in store.load(["t"])) == list(range(8))
@@ -112,7 +112,7 @@ def test_of_many_who_open_a_new_database_one_makes_the_tables(url):
 MORE = (*POSTGRESQL_MIGRATIONS, ("CREATE TABLE more (a integer)", "INSERT INTO more VALUES (1)"))
 
 
-def test_a_database_of_an_older_schema_is_brought_forward_once(url, server):
+def test_a_database_of_an_older_schema_is_migrated_once(url, server):
     with PostgreSQLStore(url) as store:
         store.save([edit(1)])
     pools = [PostgreSQLPool(url, 10, 1, MORE) for _ in range(6)]
@@ -130,7 +130,7 @@ def test_a_database_of_an_older_schema_is_brought_forward_once(url, server):
     assert server.execute("SELECT count(*) FROM refold_edits", url) == [(1,)]
 
 
-def test_rows_of_the_first_schema_are_found_by_their_tips(url):
+def test_ledger_rows_of_the_first_schema_are_found_by_tip(url):
     rows = rows_of_odd_tips()
     with psycopg.connect(url, autocommit=True) as connection:
         prepare_postgresql(connection, POSTGRESQL_MIGRATIONS[:1])
@@ -166,7 +166,7 @@ class Watched:
         return self.connection.execute(statement, *values)
 
 
-def test_a_step_that_takes_long_is_waited_for(url):
+def test_a_migration_step_has_no_statement_timeout(url):
     """A ledger of millions of rows has to be read once; a call has its timeout all the same."""
     limit = "current_setting('statement_timeout')"
     pool = PostgreSQLPool(
@@ -186,7 +186,7 @@ def test_a_step_that_takes_long_is_waited_for(url):
     assert watched.given[step] == 3_600
 
 
-def test_rows_are_looked_up_and_not_searched_for(url, server):
+def test_ledger_rows_are_looked_up_by_an_index(url, server):
     """Though the server has no statistics yet, and would rather read the table."""
     with PostgreSQLStore(url) as store:
         store.record(LedgerRow(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(3_000))
@@ -199,7 +199,7 @@ def test_rows_are_looked_up_and_not_searched_for(url, server):
     assert "refold_ledger_by_tip" in str(plan) and "Seq Scan" not in str(plan)
 
 
-def test_a_migration_that_fails_leaves_the_database_as_it_was(url, server):
+def test_a_failed_migration_leaves_the_database_unchanged(url, server):
     PostgreSQLStore(url).close()
     with psycopg.connect(url, autocommit=True) as connection:
         with pytest.raises(psycopg.errors.UndefinedTable):
@@ -217,7 +217,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(url, server):
     PostgreSQLStore(url).close()
 
 
-def test_a_newer_schema_is_refused_and_left_alone(url, server):
+def test_a_newer_schema_is_refused(url, server):
     PostgreSQLStore(url).close()
     server.execute("UPDATE refold_schema SET version = 99", url)
     with pytest.raises(
@@ -230,12 +230,12 @@ def test_a_newer_schema_is_refused_and_left_alone(url, server):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_a_store_works_on_in_forked_children(url):
+def test_a_store_works_in_forked_children(url):
     place = "refold.stores.postgresql", f"PostgreSQLStore({url!r}, connections=2)"
     assert write_in_forked_children(*place) == ("85\n", "")
 
 
-def test_more_threads_than_connections_wait_for_one_another(url):
+def test_threads_wait_for_a_free_connection(url):
     with PostgreSQLStore(url, connections=2) as store:
         threads = [Thread(target=store.save, args=([edit(n)],)) for n in range(12)]
         for thread in threads:
@@ -246,7 +246,7 @@ def test_more_threads_than_connections_wait_for_one_another(url):
         assert len(store._database._idle) <= 2
 
 
-def test_a_writer_that_was_killed_leaves_nothing_half_done(url, server):
+def test_a_killed_writer_leaves_no_partial_write_and_no_lock(url, server):
     """Its transaction goes with its connection, and with that its lock."""
     with PostgreSQLStore(url, timeout=5) as store:
         writer = psycopg.connect(url)
@@ -261,7 +261,7 @@ def test_a_writer_that_was_killed_leaves_nothing_half_done(url, server):
 # --- a server that stops ---------------------------------------------------------------------
 
 
-def test_a_server_that_restarts_is_found_again(url, server):
+def test_a_store_reconnects_after_the_server_restarts(url, server):
     with PostgreSQLStore(url) as store:
         store.save([edit(1)])
         server.stop()
@@ -275,7 +275,7 @@ def test_a_server_that_restarts_is_found_again(url, server):
         assert list(store.load(["t"])) == [edit(1), edit(3)]
 
 
-def test_a_server_that_is_down_can_come_up_later(url, server):
+def test_a_store_may_be_opened_before_the_server_is_up(url, server):
     server.stop()
     with pytest.raises(StoreError, match=r"postgresql://postgres@/.*: cannot read: .*failed"):
         PostgreSQLStore(url)
@@ -285,7 +285,7 @@ def test_a_server_that_is_down_can_come_up_later(url, server):
     store.close()
 
 
-def test_a_server_that_hangs_is_not_waited_for_without_end(url, server):
+def test_a_hanging_server_raises_an_error_after_the_timeout(url, server):
     with PostgreSQLStore(url, timeout=1) as store:
         store.save([edit(1)])
         with server.frozen(), pytest.raises(StoreError, match="the server does not answer"):
@@ -293,7 +293,7 @@ def test_a_server_that_hangs_is_not_waited_for_without_end(url, server):
         assert list(store.load(["t"])) == [edit(1)]
 
 
-def test_a_server_that_goes_on_answering_is_waited_for(url):
+def test_a_server_that_keeps_answering_is_waited_for(url):
     """Statements that are sent together may take longer in sum than one may."""
     pool = PostgreSQLPool(url, 0.3, 1)
     with pool.transaction(edits=False) as connection:
@@ -303,7 +303,7 @@ def test_a_server_that_goes_on_answering_is_waited_for(url):
     pool.close()
 
 
-def test_another_writer_is_not_waited_for_without_end(url):
+def test_waiting_for_another_writer_ends_after_the_timeout(url):
     with PostgreSQLStore(url, timeout=1) as store, psycopg.connect(url) as writer:
         writer.execute("UPDATE refold_version SET version = version + 1")
         with pytest.raises(
@@ -315,7 +315,7 @@ def test_another_writer_is_not_waited_for_without_end(url):
         assert list(store.load(["t"])) == [edit(2)]
 
 
-def test_another_writer_is_waited_for_whatever_isolation_is_the_default(url, server):
+def test_another_writer_is_waited_for_if_the_default_isolation_is_serializable(url, server):
     """Where transactions are serializable unless they say otherwise, whoever had waited failed."""
     name = url.split("/")[3].partition("?")[0]
     server.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
@@ -330,7 +330,7 @@ def test_another_writer_is_waited_for_whatever_isolation_is_the_default(url, ser
         assert list(store.load(["t"])) == [edit(1)]
 
 
-def test_a_writer_that_hangs_in_mid_write_loses_its_lock(url):
+def test_a_writer_that_hangs_in_a_transaction_loses_its_lock(url):
     with PostgreSQLStore(url, timeout=1) as hanging, PostgreSQLStore(url) as waiting:
         held = hanging._database.transaction()
         held.__enter__()
@@ -340,7 +340,7 @@ def test_a_writer_that_hangs_in_mid_write_loses_its_lock(url):
         assert list(waiting.load(["t"])) == [edit(1)]
 
 
-def test_a_closed_store_says_so(url):
+def test_a_closed_store_raises_an_error(url):
     store = PostgreSQLStore(url)
     store.close()
     store.close()
@@ -353,7 +353,7 @@ def test_a_closed_store_says_so(url):
 SECRET = "s3cr3t/pass:word@x"
 
 
-def test_a_password_is_in_no_error(server):
+def test_no_error_or_repr_contains_the_password(server):
     """Neither as it is nor as it stands in the address, nor in the errors below."""
     url = server.url("nothing_there", password=SECRET)
     with pytest.raises(StoreError, match="nothing_there") as caught:
@@ -365,14 +365,14 @@ def test_a_password_is_in_no_error(server):
 
 
 @pytest.mark.parametrize("secret", ["s3cr3t/word", "12/s3cr3t", "12@s3cr3t", SECRET, "%s3cr3t"])
-def test_a_password_that_is_not_encoded_is_not_taken_for_something_else(secret):
+def test_a_password_that_is_not_url_encoded_is_refused_without_showing_it(secret):
     """libpq would say: no host s3cr3t, no port s3cr3t, no database s3cr3t."""
     with pytest.raises(StoreError, match="cannot be read") as caught:
         PostgreSQLStore(f"postgresql://user:{secret}@host/database")
     assert "s3cr3t" not in str(caught.value)
 
 
-def test_the_same_as_memory_whatever_is_done(url):
+def test_a_postgresql_store_behaves_like_a_memory_store(url):
     memory = MemoryStore()
     with PostgreSQLStore(url) as store:
         for n in range(60):
@@ -441,7 +441,7 @@ def test_c12_tables_emptied_while_a_store_is_open_are_reported_and_refilled(url,
         )
 
 
-def test_c12_rows_that_somebody_deletes_are_removed_for_an_open_store_too(url, server):
+def test_c12_rows_deleted_by_others_disappear_from_an_open_store(url, server):
     """DELETE changed no version: a compactor showed the edits out of memory until a restart."""
     with PostgreSQLStore(url) as store:
         compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
@@ -458,7 +458,7 @@ def test_c12_rows_that_somebody_deletes_are_removed_for_an_open_store_too(url, s
         assert compact(history).visible_edits
 
 
-def test_c12_where_the_version_was_emptied_each_write_is_still_seen_by_others(url):
+def test_c12_writes_are_seen_by_others_even_after_the_version_table_was_emptied(url):
     """Without its row the version stayed 0 for ever, so that no process saw what another one wrote."""
     with PostgreSQLStore(url) as store, PostgreSQLStore(url) as second:
         store.save([edit(1)])

@@ -43,7 +43,7 @@ def beside(path: Path) -> list[str]:
     return sorted(neighbour.name for neighbour in path.parent.iterdir())
 
 
-def test_what_is_there_is_read_and_nothing_is_made(file) -> None:
+def test_a_read_only_store_reads_without_creating_or_changing_files(file) -> None:
     before = file.read_bytes()
     with SQLiteStore(file, read_only=True) as store:
         assert list_summaries(store) == ["a"]
@@ -54,7 +54,7 @@ def test_what_is_there_is_read_and_nothing_is_made(file) -> None:
     assert file.read_bytes() == before
 
 
-def test_what_would_write_is_refused(file) -> None:
+def test_writes_to_a_read_only_store_are_refused(file) -> None:
     with SQLiteStore(file, read_only=True) as store:
         for write in (lambda: store.save([edit("b")]), lambda: store.remove([FIRST.id]), lambda: store.record([LedgerRow(when=2.0, outcome="noop")])):  # fmt: skip
             with pytest.raises(StoreError, match="readonly database"):
@@ -63,19 +63,19 @@ def test_what_would_write_is_refused(file) -> None:
 
 
 @pytest.mark.parametrize("name", ["none.db", "none.refold"])
-def test_a_file_that_is_not_there_is_an_error_and_stays_so(tmp_path, name) -> None:
+def test_opening_a_missing_file_read_only_is_an_error_and_creates_nothing(tmp_path, name) -> None:
     with pytest.raises(StoreError, match="there is no such store"):
         open_store(str(tmp_path / name), read_only=True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_that_is_read_in_place_may_not_be_there(tmp_path) -> None:
+def test_opening_a_missing_sqlite_store_read_only_creates_nothing(tmp_path) -> None:
     with pytest.raises(StoreError, match="No such file"):
         SQLiteStore(tmp_path / "none.db", read_only=True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_writer_beside_is_seen(file) -> None:
+def test_writes_of_another_connection_are_seen(file) -> None:
     with SQLiteStore(file, read_only=True) as store:
         versions = [store.version()]
         assert list_summaries(store) == ["a"]
@@ -93,7 +93,7 @@ def test_a_writer_beside_is_seen(file) -> None:
     assert beside(file) == ["edits.db"]
 
 
-def test_what_changes_during_a_look_at_a_file_at_rest_is_an_error_not_a_wrong_answer(file) -> None:
+def test_a_write_during_a_read_of_an_idle_file_is_an_error(file) -> None:
     with SQLiteStore(file, read_only=True) as store:
         look = pytest.raises(StoreError, match="written to while it was read")
         with look, store._database.connection("read"), SQLiteStore(file) as writer:
@@ -110,7 +110,7 @@ def test_writes_of_a_process_that_was_killed_are_read(file) -> None:
 
 
 @pytest.mark.parametrize("version", range(len(SQLITE_MIGRATIONS)))
-def test_an_older_file_is_read_as_it_is(tmp_path, version) -> None:
+def test_a_file_of_an_older_schema_is_read_without_migration(tmp_path, version) -> None:
     path = tmp_path / "old.db"
     with SQLiteStore(path) as store:
         owner = store._database._application_id
@@ -135,14 +135,14 @@ def test_an_older_file_is_read_as_it_is(tmp_path, version) -> None:
 
 
 @pytest.mark.parametrize("content", [b"no database at all" * 99, b"{}"])
-def test_something_that_is_no_store_is_reported(tmp_path, content) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path, content) -> None:
     path = tmp_path / "a.db"
     path.write_bytes(content)
     with pytest.raises(StoreError, match="not an SQLite database"):
         SQLiteStore(path, read_only=True)
 
 
-def test_a_database_of_others_is_refused(tmp_path) -> None:
+def test_a_database_of_another_program_is_refused(tmp_path) -> None:
     path = tmp_path / "a #1%20.db"
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE t (x)")
@@ -151,7 +151,7 @@ def test_a_database_of_others_is_refused(tmp_path) -> None:
         SQLiteStore(path, read_only=True)
 
 
-def test_two_threads_and_a_fork_read_it(file) -> None:
+def test_a_fork_can_read_an_open_read_only_store(file) -> None:
     with SQLiteStore(file, read_only=True) as store:
         child = os.fork()
         if not child:
@@ -195,12 +195,12 @@ def read_only_file(file):
     shutil.rmtree(place)
 
 
-def test_a_file_on_a_medium_that_is_read_only(read_only_file) -> None:
+def test_a_file_on_a_read_only_file_system_is_read(read_only_file) -> None:
     assert read_as_nobody(read_only_file) == "a"
     assert beside(read_only_file) == ["edits.db"]
 
 
-def test_a_file_with_a_living_writer(read_only_file) -> None:
+def test_a_read_only_file_with_an_active_writer_is_read(read_only_file) -> None:
     with SQLiteStore(read_only_file) as writer:
         writer.save([edit("b")])
         for neighbour in read_only_file.parent.iterdir():
@@ -208,7 +208,7 @@ def test_a_file_with_a_living_writer(read_only_file) -> None:
         assert read_as_nobody(read_only_file) == "a b"
 
 
-def test_a_file_with_writes_that_cannot_be_recovered_is_reported(read_only_file) -> None:
+def test_a_file_whose_last_writes_cannot_be_recovered_is_reported(read_only_file) -> None:
     code = f"import os; from refold.stores import SQLiteStore; s = SQLiteStore({str(read_only_file)!r}); s.remove([{FIRST.id!r}]); os._exit(9)"
     subprocess.run([sys.executable, "-c", code], check=False)
     (read_only_file.parent / "edits.db-shm").unlink()
@@ -216,7 +216,7 @@ def test_a_file_with_writes_that_cannot_be_recovered_is_reported(read_only_file)
     assert "its last writes are in its -wal file still" in read_as_nobody(read_only_file)
 
 
-def test_every_store_that_an_address_names_can_be_closed(tmp_path):
+def test_every_kind_of_store_is_a_context_manager_and_can_be_closed(tmp_path):
     """A text file was no context manager: `with open_store("a.refold")` raised TypeError."""
     for name, store_class in (("a.refold", SidecarStore), ("a.db", SQLiteStore)):
         with open_store(str(tmp_path / name)) as store:

@@ -58,7 +58,7 @@ def close(store: object) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", FILES)
-def test_c12_what_is_saved_after_the_file_is_gone_is_in_the_new_one(tmp_path, kind, way, caplog):
+def test_c12_edits_saved_after_the_file_is_deleted_are_in_the_new_file(tmp_path, kind, way, caplog):
     """It went into the unlinked file, without an error, and was gone with the process."""
     name, make = FILES[kind]
     path, store = tmp_path / name, make(tmp_path / name)
@@ -83,7 +83,7 @@ def test_c12_what_is_saved_after_the_file_is_gone_is_in_the_new_one(tmp_path, ki
     assert not list(tmp_path.glob("*-wal"))
 
 
-def test_c12_two_who_have_the_file_open_meet_again_in_the_new_one(tmp_path):
+def test_c12_two_open_stores_share_the_new_file_after_the_old_one_is_deleted(tmp_path):
     """As the workers of a gateway do. Who notices later takes nothing away from who noticed first."""
     first, second = SQLiteStore(tmp_path / "a.db"), SQLiteStore(tmp_path / "a.db")
     first.save([edit("0")])
@@ -102,7 +102,7 @@ def test_c12_two_who_have_the_file_open_meet_again_in_the_new_one(tmp_path):
         assert len(third.load([edit(str(n)).tip for n in range(5)])) == 3
 
 
-def test_c12_a_directory_that_is_gone_is_an_error_and_no_end(tmp_path):
+def test_c12_a_deleted_directory_is_an_error_until_it_is_recreated(tmp_path):
     place = tmp_path / "place"
     place.mkdir()
     store = SQLiteStore(place / "a.db")
@@ -116,7 +116,7 @@ def test_c12_a_directory_that_is_gone_is_an_error_and_no_end(tmp_path):
     store.close()
 
 
-def test_c12_nothing_is_said_of_a_file_that_stays(tmp_path, caplog):
+def test_c12_a_file_that_is_not_replaced_causes_no_warning(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "refold"):
         for name, make in FILES.values():
             store = make(tmp_path / name)
@@ -132,7 +132,7 @@ def test_c12_nothing_is_said_of_a_file_that_stays(tmp_path, caplog):
     assert not caplog.records
 
 
-def test_c12_rows_that_somebody_deletes_are_removed_for_an_open_store_too(tmp_path):
+def test_c12_rows_deleted_by_others_disappear_from_an_open_store(tmp_path):
     with SQLiteStore(tmp_path / "a.db") as store:
         compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
         assert compact(history(30)).visible_edits
@@ -159,7 +159,7 @@ def history(steps: int) -> list[dict]:
     kind=st.sampled_from(sorted(FILES)),
     late=st.booleans(),
 )
-def test_c12_a_compactor_shows_on_what_it_has_shown_and_the_new_file_holds_it(
+def test_c12_a_compactor_keeps_its_edits_and_writes_them_to_a_replaced_file(
     tmp_path_factory, ways, kind, late
 ):
     """Whatever becomes of the file between two turns, sync or async."""
@@ -183,7 +183,7 @@ def test_c12_a_compactor_shows_on_what_it_has_shown_and_the_new_file_holds_it(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_d7_a_gateway_says_that_its_store_is_gone_and_writes_what_it_knows(
+def test_d7_a_gateway_reports_a_replaced_store_and_writes_its_edits_to_the_new_one(
     tmp_path, caplog, way: Callable[[Path], None]
 ):
     """It went unnoticed: all went on out of memory, and a restart had lost everything."""

@@ -44,16 +44,16 @@ def closing_at_end(store):
 # --- the protocol ----------------------------------------------------------------------------
 
 
-def test_memory_keeps_the_laws():
+def test_the_memory_store_obeys_the_store_laws():
     check_store(MemoryStore)
 
 
-def test_sqlite_in_memory_keeps_the_laws():
+def test_sqlite_in_memory_obeys_the_store_laws():
     check_store(lambda: SQLiteStore(":memory:"))
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_files_keep_the_laws(kind, tmp_path):
+def test_file_stores_obey_the_store_laws(kind, tmp_path):
     paths, where = count(), {}
 
     def make():
@@ -123,12 +123,12 @@ class Prefixed(MemoryStore):
         (Cut, "the rows of the tip 'a', exactly"),
     ],
 )
-def test_check_store_says_which_law_is_broken(broken, says):
+def test_check_store_reports_which_law_is_broken(broken, says):
     with pytest.raises(AssertionError, match=says):
         check_store(broken)
 
 
-def test_check_store_notices_a_place_that_is_not_shared():
+def test_check_store_notices_edits_that_are_lost_when_reopened():
     with pytest.raises(AssertionError, match="when the place is opened again"):
         check_store(MemoryStore, lambda _: MemoryStore())
 
@@ -205,7 +205,7 @@ def test_the_ledger_keeps_rows_in_order(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_everything_is_there_when_opened_again(kind, tmp_path):
+def test_edits_and_ledger_are_kept_after_reopening(kind, tmp_path):
     row = LedgerRow(when=1.0, outcome="noop")
     with closing_at_end(FILES[kind](tmp_path / "s")) as store:
         store.save([edit(1), edit(2)])
@@ -274,14 +274,14 @@ def test_threads_may_open_a_new_file_at_once(tmp_path):
 
 
 @forks
-def test_a_store_works_on_in_forked_children(tmp_path):
+def test_a_store_works_in_forked_children(tmp_path):
     place = "refold.stores", f"SQLiteStore({str(tmp_path / 's')!r})"
     assert write_in_forked_children(*place) == ("85\n", "")
     with closing(sqlite3.connect(tmp_path / "s")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_a_writer_waits_for_another_and_then_says_so(tmp_path):
+def test_a_writer_raises_an_error_if_another_holds_the_lock_too_long(tmp_path):
     with (
         SQLiteStore(tmp_path / "s", timeout=0.05) as store,
         closing(sqlite3.connect(tmp_path / "s")) as writer,
@@ -304,7 +304,7 @@ def execute(path, *statements):
             connection.execute(statement)
 
 
-def test_a_file_of_the_first_schema_is_brought_forward(tmp_path):
+def test_a_file_of_the_first_schema_is_migrated(tmp_path):
     path = tmp_path / "s"
     execute(
         path,
@@ -333,7 +333,7 @@ def third_schema(path, rows):
         )
 
 
-def test_rows_of_the_third_schema_are_found_by_their_tips(tmp_path):
+def test_ledger_rows_of_the_third_schema_are_found_by_tip(tmp_path):
     rows, path = rows_of_odd_tips(), tmp_path / "s"
     third_schema(path, rows)
     with SQLiteStore(path) as store:
@@ -345,7 +345,7 @@ def test_rows_of_the_third_schema_are_found_by_their_tips(tmp_path):
         assert list(store.ledger_of(["b"])) == [rows[-1]] * 2
 
 
-def test_what_an_older_process_writes_meanwhile_is_found_too(tmp_path):
+def test_rows_written_by_a_process_of_an_older_version_are_found(tmp_path):
     """It opened the file as schema 3 and looks at that no more."""
     path, late = tmp_path / "s", LedgerRow(when=1.0, outcome="noop", tip="a1")
     third_schema(path, [])
@@ -365,7 +365,7 @@ def test_a_damaged_row_of_the_third_schema_does_not_keep_a_file_from_opening(tmp
 
 
 @pytest.mark.parametrize("rows", [0, 3_000])
-def test_rows_are_looked_up_and_not_searched_for(rows, tmp_path):
+def test_the_work_to_look_up_ledger_rows_does_not_grow_with_the_ledger(rows, tmp_path):
     """Whatever else the ledger holds, the same work: counted in steps of SQLite's machine."""
     with SQLiteStore(tmp_path / "s") as store:
         store.record(LedgerRow(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(rows))
@@ -376,7 +376,7 @@ def test_rows_are_looked_up_and_not_searched_for(rows, tmp_path):
         assert next(steps) < 300
 
 
-def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path):
+def test_a_failed_migration_leaves_the_file_unchanged(tmp_path):
     path = tmp_path / "s"
     SQLiteStore(path).close()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -391,7 +391,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path):
         assert connection.execute("PRAGMA user_version").fetchone() == (len(SQLITE_MIGRATIONS),)
 
 
-def test_a_newer_schema_is_refused_and_left_alone(tmp_path):
+def test_a_newer_schema_is_refused(tmp_path):
     path = tmp_path / "s"
     SQLiteStore(path).close()
     execute(path, "PRAGMA user_version = 99")
@@ -402,7 +402,7 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path):
         SQLiteStore(path)
 
 
-def test_somebody_elses_database_is_refused_and_left_alone(tmp_path):
+def test_a_database_of_another_program_is_refused_and_left_unchanged(tmp_path):
     path = tmp_path / "s"
     execute(path, "CREATE TABLE mine (a)")
     before = path.read_bytes()
@@ -411,7 +411,7 @@ def test_somebody_elses_database_is_refused_and_left_alone(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_damaged_row_is_named(tmp_path):
+def test_a_damaged_row_raises_an_error_that_names_the_file(tmp_path):
     with SQLiteStore(tmp_path / "s") as store:
         store.save([edit(1)])
         execute(tmp_path / "s", "UPDATE edits SET json = '{'")
@@ -419,7 +419,7 @@ def test_a_damaged_row_is_named(tmp_path):
             store.load(["t"])
 
 
-def test_a_closed_store_says_so(tmp_path):
+def test_a_closed_store_raises_an_error(tmp_path):
     store = SQLiteStore(tmp_path / "s")
     store.close()
     store.close()
@@ -439,7 +439,7 @@ def test_a_sidecar_is_a_file_beside_its_session(tmp_path):
     assert store.path.exists()
 
 
-def test_a_sidecar_only_grows_a_line_a_write(tmp_path):
+def test_a_sidecar_grows_by_one_line_per_write(tmp_path):
     store, path = SidecarStore(tmp_path / "s"), tmp_path / "s"
     before = b""
     for n, write in enumerate(
@@ -456,7 +456,7 @@ def test_a_sidecar_only_grows_a_line_a_write(tmp_path):
         before = data
 
 
-def test_torn_at_any_byte_a_sidecar_loses_only_the_torn_write(tmp_path):
+def test_a_sidecar_torn_at_any_byte_loses_only_the_torn_write(tmp_path):
     store, path = SidecarStore(tmp_path / "s"), tmp_path / "s"
     store.save([edit(1)])
     whole = path.stat().st_size
@@ -489,7 +489,7 @@ def test_a_line_that_ran_into_a_torn_one_is_written_again(tmp_path):
     assert store.problems[0].startswith("line 2: malformed JSON")
 
 
-def test_a_line_that_cannot_be_read_is_passed_over_and_named(tmp_path):
+def test_a_line_that_cannot_be_read_is_skipped_and_reported(tmp_path):
     store, path = SidecarStore(tmp_path / "s"), tmp_path / "s"
     store.save([edit(1)])
     with path.open("ab") as file:
@@ -512,7 +512,7 @@ def test_a_newer_line_in_a_sidecar_is_refused(tmp_path):
         SidecarStore(tmp_path / "s").load(["t"])
 
 
-def test_a_session_file_is_never_taken_for_a_sidecar(tmp_path):
+def test_a_session_file_is_never_read_or_overwritten_as_a_sidecar(tmp_path):
     path = tmp_path / "session.jsonl"
     path.write_text('{"type":"user","message":"hello"}\n')
     for use in (lambda s: s.load(["t"]), lambda s: s.save([edit(1)]), lambda s: s.remove(["a"])):
@@ -525,7 +525,7 @@ def test_a_session_file_is_never_taken_for_a_sidecar(tmp_path):
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_place_that_cannot_be_used_is_named(kind, tmp_path):
+def test_an_unusable_path_is_named_in_the_error(kind, tmp_path):
     (tmp_path / "file").write_text('{"refold":1,"save":[]}\n')
     for path in (tmp_path, tmp_path / "missing" / "s", tmp_path / "file" / "s"):
         with pytest.raises(StoreError) as raised, closing_at_end(FILES[kind](path)) as store:
@@ -534,7 +534,7 @@ def test_a_place_that_cannot_be_used_is_named(kind, tmp_path):
         assert "\n" not in str(raised.value)
 
 
-def test_a_directory_that_may_not_be_written_is_named():
+def test_a_directory_without_write_permission_is_named_in_the_error():
     """As on a file system that is mounted to be read."""
     if os.geteuid() != 0:
         pytest.skip("needs another user")
@@ -558,13 +558,13 @@ def test_a_directory_that_may_not_be_written_is_named():
         ("file", "it is not an SQLite database"),
     ],
 )
-def test_sqlite_says_why_it_cannot_open(path, says, tmp_path):
+def test_sqlite_reports_why_it_cannot_open_a_file(path, says, tmp_path):
     (tmp_path / "file").write_text("not a database, and long enough to be sure of it" * 20)
     with pytest.raises(StoreError, match=says):
         SQLiteStore(tmp_path / path)
 
 
-def test_a_store_wants_a_path():
+def test_an_empty_path_is_refused():
     with pytest.raises(StoreError, match="needs the path of a file"):
         SQLiteStore("")
 
@@ -591,7 +591,7 @@ print(len(store.load(["t"])))
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits a file's size")
 @pytest.mark.parametrize("kind", FILES)
-def test_a_full_disk_is_one_clear_line_and_loses_nothing(kind, tmp_path):
+def test_a_full_disk_is_reported_in_one_line_and_loses_nothing(kind, tmp_path):
     path = tmp_path / "s"
     run = subprocess.run(
         [sys.executable, "-c", FILL, kind, str(path)], capture_output=True, text=True, check=True
@@ -606,7 +606,7 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(kind, tmp_path):
         assert len(store.load(["t"])) == 3 * int(saves) + 1
 
 
-def test_a_refused_write_is_one_clear_line(tmp_path):
+def test_a_refused_write_is_reported_and_the_next_one_reconnects(tmp_path):
     with SQLiteStore(tmp_path / "s") as store:
         store.save([edit(1)])
         store._database._connection.execute("PRAGMA query_only = 1")
@@ -619,7 +619,7 @@ def test_a_refused_write_is_one_clear_line(tmp_path):
         assert list(store.load(["t"])) == [edit(1), edit(2)]
 
 
-def test_versions_of_two_connections_tell_of_each_other(tmp_path):
+def test_the_version_changes_for_every_connection_after_a_write(tmp_path):
     with SQLiteStore(tmp_path / "s") as first, SQLiteStore(tmp_path / "s") as second:
         seen = first.version(), second.version()
         assert (first.version(), second.version()) == seen
@@ -629,7 +629,7 @@ def test_versions_of_two_connections_tell_of_each_other(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
-def test_a_new_file_is_its_owner_s_alone_and_an_old_one_keeps_its_rights(tmp_path):
+def test_a_new_file_is_private_to_its_owner_and_an_old_one_keeps_its_mode(tmp_path):
     """Edits hold summaries of what was said."""
     new, old = tmp_path / "new.db", tmp_path / "old.db"
     old.touch(mode=0o644)

@@ -51,7 +51,7 @@ def request() -> dict[str, Any]:
 
 @pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
 @pytest.mark.parametrize("as_text", [False, True])
-def test_what_is_cited_of_a_search_that_is_hidden_goes(strategies, *, as_text: bool) -> None:
+def test_citations_of_hidden_search_results_are_removed(strategies, *, as_text: bool) -> None:
     """A view came with citations of nothing, and every request from there on was refused."""
     body = request()
     payload = json.dumps(body) if as_text else body
@@ -72,7 +72,7 @@ def test_what_is_cited_of_a_search_that_is_hidden_goes(strategies, *, as_text: b
     assert strategies == [WholeHistory()] or cited
 
 
-def test_an_ws_a_citation_of_results_that_are_gone_is_refused() -> None:
+def test_an_ws_a_citation_whose_search_result_is_missing_is_reported() -> None:
     body = request()
     del body["messages"][:2]
     cited = "https://example.org/0"

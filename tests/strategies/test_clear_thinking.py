@@ -66,7 +66,7 @@ def test_it_keeps_the_laws(messages: tuple[Message, ...], keep: int, mode: Mode)
     st.sampled_from(["loop", "bound"]),
     st.integers(0, 9),
 )
-def test_thinking_goes_from_the_start_without_a_gap_however_far_it_gets(
+def test_thinking_is_cleared_oldest_first_without_gaps_wherever_it_stops(
     messages: tuple[Message, ...], keep: int, mode: Mode, taken: int
 ) -> None:
     view = view_of(*messages, mode=mode)
@@ -99,7 +99,9 @@ def test_it_is_idempotent(messages: tuple[Message, ...], keep: int, mode: Mode) 
         ("fixed", 0, []),
     ],
 )
-def test_which_steps_lose_their_thinking(mode: Mode, keep: int, expected: list[int]) -> None:
+def test_mode_and_keep_decide_which_signed_thinking_is_cleared(
+    mode: Mode, keep: int, expected: list[int]
+) -> None:
     view = proposals(view_of(*LOOP, mode=mode), ClearThinking(keep))
     assert [edit.start for edit in view.edits] == expected
 
@@ -120,7 +122,7 @@ UNSIGNED = tuple(
         ("unsure", 0, []),
     ],
 )
-def test_what_is_not_signed_goes_wherever_it_stands_or_never(
+def test_unsigned_thinking_is_cleared_in_any_turn_or_never_if_the_model_is_unknown(
     mode: Mode, keep: int, expected: list[int]
 ) -> None:
     """DS-1: where no model is named, it may be one that wants it back."""
@@ -128,13 +130,13 @@ def test_what_is_not_signed_goes_wherever_it_stands_or_never(
     assert [edit.start for edit in view.edits] == expected
 
 
-def test_everything_but_the_thinking_stays() -> None:
+def test_all_parts_except_thinking_are_kept() -> None:
     view = proposals(view_of(*LOOP), ClearThinking(0))
     assert view.messages[1] == Message("assistant", (ToolCall("a", "bash", "{}"),))
     assert [m.calls for m in view.messages] == [m.calls for m in LOOP]
 
 
-def test_neighbouring_messages_of_the_model_are_one_step() -> None:
+def test_consecutive_assistant_messages_count_as_one_step() -> None:
     messages = (
         user("x"),
         Message("assistant", (Thinking("hm " * 9),)),
@@ -156,7 +158,7 @@ def test_a_message_of_thinking_alone_is_hidden() -> None:
     assert view.messages[0] == Message("user", (Text("x"), Text("y")))
 
 
-def test_thinking_that_cannot_go_stops_what_follows_where_a_gap_is_forbidden() -> None:
+def test_thinking_that_cannot_be_cleared_keeps_later_thinking_if_gaps_are_forbidden() -> None:
     alone = Message("assistant", (Thinking("hm " * 9, "sig"),))
     messages = (alone, user("x"), thinking_message(), user("y"), thinking_message(), user("z"))
     assert proposals(view_of(*messages, mode="loop"), ClearThinking(0)).edits == ()

@@ -54,7 +54,7 @@ def test_it_keeps_the_laws(messages: tuple[Message, ...], keep: int) -> None:
 
 
 @given(st.dictionaries(st.text(max_size=9), VALUES, max_size=5), st.booleans())
-def test_an_object_stays_one_with_its_keys_its_numbers_and_its_short_strings(
+def test_shortened_arguments_keep_their_keys_numbers_and_short_strings(
     fields: dict[str, object], ascii_: bool
 ) -> None:
     arguments = json.dumps(fields, ensure_ascii=ascii_)
@@ -79,7 +79,7 @@ def assert_alike(before: object, after: object) -> None:
         assert repr(before) == repr(after)
 
 
-def test_a_long_string_keeps_its_beginning_and_a_note() -> None:
+def test_a_long_string_is_cut_to_its_beginning_and_a_note_of_its_length() -> None:
     view = proposals(
         session(json.dumps({"content": CODE, "path": "a.py"}, ensure_ascii=False)),
         ClearToolInputs(keep=0),
@@ -92,7 +92,7 @@ def test_a_long_string_keeps_its_beginning_and_a_note() -> None:
     assert view.messages[1].parts[0].name == "write"
 
 
-def test_numbers_and_spelling_of_everything_else_stay() -> None:
+def test_json_outside_long_strings_is_kept_byte_for_byte() -> None:
     odd = (
         '{"n":123456789012345678901234567890,"f":1e400,"g":1.10,"s":"\\u00e9","k\\"ey":"'
         + "x" * 300
@@ -109,7 +109,7 @@ def test_a_key_is_never_shortened() -> None:
     assert list(json.loads(shorten(json.dumps({key: CODE})))) == [key]
 
 
-def test_arguments_that_are_no_object_become_one() -> None:
+def test_arguments_that_are_not_a_json_object_become_one() -> None:
     patch = "*** Begin Patch\n*** Update File: src/a.py\n" + "+x = 1\n" * 200
     stub = json.loads(shorten(patch))
     assert list(stub) == ["input"]
@@ -119,7 +119,7 @@ def test_arguments_that_are_no_object_become_one() -> None:
     assert list(json.loads(shorten(json.dumps(["x" * 5_000])))) == ["input"]
 
 
-def test_nesting_too_deep_to_parse_is_no_crash() -> None:
+def test_deeply_nested_arguments_are_shortened_without_a_crash() -> None:
     deep = '{"a":' * 50_000 + '"' + "x" * 1_000 + '"' + "}" * 50_000
     assert shorten(deep).startswith('{"a":{"a":')
     assert "1,000 characters in all" in shorten(deep)
@@ -137,7 +137,7 @@ def test_newest_groups_open_calls_short_calls_and_protected_tools_stay() -> None
     assert proposals(view, ClearToolInputs(keep=0, protect="write")).edits == ()
 
 
-def test_it_is_idempotent_and_can_be_taken_back() -> None:
+def test_it_is_idempotent_and_can_be_reverted() -> None:
     bare = session(*[json.dumps({"content": CODE})] * 5)
     view = proposals(bare, ClearToolInputs())
     assert list(ClearToolInputs()(view)) == []
@@ -145,6 +145,6 @@ def test_it_is_idempotent_and_can_be_taken_back() -> None:
 
 
 @pytest.mark.parametrize("name", ["keep", "min_tokens"])
-def test_negative_figures_are_refused(name: str) -> None:
+def test_negative_settings_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="at least 0"):
         ClearToolInputs(**{name: -1})

@@ -58,7 +58,7 @@ def test_it_keeps_the_laws(
 
 
 @given(transcripts(tidy=False))
-def test_it_keeps_the_laws_of_disorder_too(messages: tuple[Message, ...]) -> None:
+def test_it_keeps_the_laws_for_invalid_histories_too(messages: tuple[Message, ...]) -> None:
     check_strategy(ClearToolResults(0, min_tokens=0), examples=[messages])
 
 
@@ -81,7 +81,7 @@ def test_clearing_over_clipped_results_keeps_calls_and_order(
     ]
 
 
-def test_the_stub_says_what_was_there_and_names_the_edit_that_brings_it_back() -> None:
+def test_the_stub_names_the_call_the_size_and_the_edit_to_unfold() -> None:
     bare = session(exchange(0), exchange(1))
     view = proposals(bare, ClearToolResults(keep=1))
     (edit,) = view.edits
@@ -93,11 +93,11 @@ def test_the_stub_says_what_was_there_and_names_the_edit_that_brings_it_back() -
     assert view.revert(edit.id[:8]).messages == bare.messages
 
 
-def test_oldest_first() -> None:
+def test_the_oldest_results_are_cleared_and_the_newest_are_kept() -> None:
     assert list_cleared(session(*map(exchange, range(5))), ClearToolResults(keep=2)) == [2, 4, 6]
 
 
-def test_a_clipped_result_can_be_cleared_and_its_stub_says_the_size_of_what_was_said() -> None:
+def test_the_stub_of_a_clipped_result_gives_the_size_of_the_original() -> None:
     bare = session(exchange(0, "x" * 170_000), exchange(1))
     clipped = proposals(bare, ClipResults())
     view = proposals(clipped, ClearToolResults(keep=1))
@@ -121,7 +121,7 @@ def test_other_parts_of_the_message_stay() -> None:
     assert stub.text.startswith("[read a.py: ")
 
 
-def test_tokens_of_the_newest_output_can_be_protected() -> None:
+def test_keep_tokens_protects_the_newest_output() -> None:
     view = session(*map(exchange, range(6)))
     size = view.base.tokens(2, 3)
     assert list_cleared(view, ClearToolResults(keep=0, keep_tokens=3 * size)) == [2, 4, 6]
@@ -129,13 +129,13 @@ def test_tokens_of_the_newest_output_can_be_protected() -> None:
     assert list_cleared(view, ClearToolResults(keep=4, keep_tokens=size)) == [2, 4]
 
 
-def test_protected_output_does_not_fill_the_protected_zone() -> None:
+def test_output_of_protected_tools_does_not_count_towards_keep_tokens() -> None:
     view = session(exchange(0), exchange(1), exchange(2, name="Skill"))
     size = view.base.tokens(2, 3)
     assert list_cleared(view, ClearToolResults(keep=0, keep_tokens=size, protect=["Skill"])) == [2]
 
 
-def test_results_of_open_groups_stay() -> None:
+def test_results_are_not_cleared_while_a_parallel_call_is_open() -> None:
     calls = Message("assistant", (ToolCall("a", "bash", "{}"), ToolCall("b", "bash", "{}")))
     messages = [
         user("x"),
@@ -146,7 +146,7 @@ def test_results_of_open_groups_stay() -> None:
     assert list_cleared(View.of(messages), ClearToolResults(keep=0)) == []
 
 
-def test_an_error_without_telling_words_keeps_its_beginning() -> None:
+def test_an_error_result_without_recognised_error_lines_keeps_its_beginning() -> None:
     call = ToolCall("a", "fetch", '{"url":"https://example.com"}')
     answer = Message("tool", (ToolResult("a", (Text("timed out " * 100),), error=True),))
     view = proposals(
@@ -159,7 +159,7 @@ def test_an_error_without_telling_words_keeps_its_beginning() -> None:
     assert len(stub.text) < 300
 
 
-def test_unknown_parts_of_a_result_go_with_its_text_and_are_named() -> None:
+def test_unknown_parts_of_a_result_are_cleared_and_named_in_the_stub() -> None:
     call = ToolCall("a", "search", '{"query":"压缩"}')
     search_results = tuple(Opaque("search_result", f'{{"n":{n}}}') for n in range(40))
     messages = [
@@ -183,7 +183,7 @@ def test_signed_thinking_beside_the_calls_is_left_as_it_is() -> None:
     assert view.messages[1] == thought
 
 
-def test_its_name_does_not_depend_on_the_order_of_a_set() -> None:
+def test_the_repr_does_not_depend_on_the_order_of_a_set() -> None:
     names = [f"tool{n}" for n in range(9)]
     assert repr(ClearToolResults(protect=set(names))) == repr(
         ClearToolResults(protect=reversed(names))
@@ -203,12 +203,12 @@ def test_its_name_does_not_depend_on_the_order_of_a_set() -> None:
     assert len(seen) == 1
 
 
-def test_one_name_to_protect_may_stand_alone() -> None:
+def test_protect_accepts_a_single_tool_name() -> None:
     assert ClearToolResults(protect="Skill") == ClearToolResults(protect=["Skill"])
 
 
 @pytest.mark.parametrize("name", ["keep", "keep_tokens", "at_least", "min_tokens"])
-def test_negative_figures_are_refused(name: str) -> None:
+def test_negative_settings_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="at least 0"):
         ClearToolResults(**{name: -1})
 
@@ -217,7 +217,7 @@ def calm() -> Message:
     return Message("assistant", (Text("so"),))
 
 
-def test_media_may_stay() -> None:
+def test_media_are_kept_if_the_media_setting_is_keep() -> None:
     image = Media("image", "image/png", "blake2b:00", 640, 480)
     call = ToolCall("a", "screenshot", "{}")
     messages = [
@@ -236,7 +236,7 @@ def test_media_may_stay() -> None:
     assert "1,500 characters cleared" in with_image.text
 
 
-def test_a_duplicate_is_cleared_with_what_it_refers_to_and_does_not_come_back() -> None:
+def test_a_duplicate_is_cleared_with_its_original_and_does_not_come_back() -> None:
     again = [exchange(n, name="read", arguments='{"path":"a.py"}') for n in range(4)]
     bare = session(*again, exchange(9))
     view = bare.apply_valid(make_local_edits(bare, [DropDuplicates()]))

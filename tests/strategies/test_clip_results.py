@@ -35,7 +35,7 @@ def test_it_keeps_the_laws(messages: tuple[Message, ...], limit: int, head: floa
 
 
 @given(transcripts(tidy=False))
-def test_it_keeps_the_laws_of_disorder_too(messages: tuple[Message, ...]) -> None:
+def test_it_keeps_the_laws_for_invalid_histories_too(messages: tuple[Message, ...]) -> None:
     check_strategy(ClipResults(400), examples=[messages])
 
 
@@ -47,13 +47,13 @@ def test_a_second_run_finds_nothing_to_clip(messages: tuple[Message, ...]) -> No
 
 
 @given(st.text("ab你\n 👨‍👩‍👧", max_size=3_000), st.integers(400, 2_000))
-def test_what_is_shown_is_at_most_the_limit(text: str, limit: int) -> None:
+def test_a_clipped_text_has_at_most_limit_characters(text: str, limit: int) -> None:
     shown = clip(text, limit)
     assert len(shown) <= max(limit, 0) or shown == text
     assert shown == text or len(text) > limit
 
 
-def test_the_mark_says_how_much_is_left_out_and_names_the_edit() -> None:
+def test_the_mark_gives_the_number_of_omitted_characters_and_the_edit() -> None:
     bare = View.of(talk_with(Text("x" * 10_000)))
     view = proposals(bare, ClipResults(1_000))
     (edit,) = view.edits
@@ -64,7 +64,7 @@ def test_the_mark_says_how_much_is_left_out_and_names_the_edit() -> None:
     assert view.unfold(edit.id[:8]) == [bare.messages[2]]
 
 
-def test_lines_that_say_what_went_wrong_stay_in_order() -> None:
+def test_error_lines_of_the_omitted_part_are_kept_in_order() -> None:
     noise = "\n".join(f"compiling part {n}" for n in range(500))
     shown = clip(f"{noise}\nexit code 2\n{noise}\nmain.c:3: error: no such thing\n{noise}")
     lines = shown.split("\n")
@@ -73,7 +73,7 @@ def test_lines_that_say_what_went_wrong_stay_in_order() -> None:
     assert lines[mark + 1 : mark + 4] == ["exit code 2", "main.c:3: error: no such thing", "…]"]
 
 
-def test_a_limit_counts_characters_of_all_texts_of_a_result_and_media_stay() -> None:
+def test_the_limit_covers_all_texts_of_a_result_and_media_are_kept() -> None:
     opaque = Opaque("future", "{}")
     content = (Text("a" * 900), IMAGE, Text("b" * 900), opaque, Text("c" * 900))
     view = proposals(View.of(talk_with(*content)), ClipResults(1_000))
@@ -84,7 +84,7 @@ def test_a_limit_counts_characters_of_all_texts_of_a_result_and_media_stay() -> 
     assert shown[1:3] == (IMAGE, opaque)
 
 
-def test_results_of_one_message_are_clipped_one_by_one() -> None:
+def test_each_result_of_a_message_is_clipped_on_its_own() -> None:
     messages = (
         user("x"),
         Message("assistant", (ToolCall("a", "bash", "{}"), ToolCall("b", "bash", "{}"))),
@@ -103,19 +103,19 @@ def test_results_of_one_message_are_clipped_one_by_one() -> None:
     assert (len(first.text) <= 1_000, second, text) == (True, messages[2].parts[1], Text("so?"))
 
 
-def test_an_error_stays_an_error() -> None:
+def test_a_clipped_error_result_is_still_an_error() -> None:
     view = proposals(View.of(talk_with(Text("x" * 9_000), error=True)), ClipResults())
     assert view.messages[2].parts[0].error
 
 
-def test_what_a_stored_edit_shows_is_left_alone() -> None:
+def test_a_message_that_a_stored_edit_replaces_is_not_clipped() -> None:
     bare = View.of(talk_with(Text("x" * 9_000)))
     shown = bare.messages[2]
     stored = bare.apply(bare.replace(2, shown, by="as said"))
     assert list(ClipResults()(stored)) == []
 
 
-def test_only_what_is_new_is_looked_at() -> None:
+def test_only_messages_from_the_given_position_on_are_clipped() -> None:
     messages = [*talk_with(Text("x" * 9_000)), *talk_with(Text("y" * 9_000))[1:]]
     view = View.of(messages)
     edits = [edit for edit in ClipResults()(view, 3) if isinstance(edit, Edit)]
@@ -128,11 +128,11 @@ def test_an_edit_that_would_not_be_smaller_is_not_made() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"limit": 399}, {"limit": -1}, {"head": 1.5}, {"head": -0.1}])
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, float]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"limit|head"):
         ClipResults(**settings)
 
 
-def test_its_name_states_every_setting() -> None:
+def test_the_repr_shows_every_setting() -> None:
     assert repr(ClipResults()) == "ClipResults(limit=4000, head=0.5, version=1, scorer=None)"
     assert replace(ClipResults(), limit=500) == eval(repr(ClipResults(500)))

@@ -46,7 +46,7 @@ def test_it_keeps_the_laws(messages: tuple[Message, ...], min_chars: int, within
     st.integers(1, 9),
     st.sets(st.integers(0, 80), max_size=5),
 )
-def test_deciding_turn_by_turn_is_deciding_at_once_also_beside_stored_edits(
+def test_edits_made_turn_by_turn_equal_those_made_at_once_beside_stored_edits(
     script: list[tuple[str, str, str]], within: int, hidden: set[int]
 ) -> None:
     messages = [user("x")]
@@ -91,7 +91,7 @@ def test_every_stub_names_a_result_that_is_shown_in_full(
         assert 0 < edit.start - at <= within
 
 
-def test_the_stub_names_the_call_the_earlier_one_and_the_edit() -> None:
+def test_the_stub_names_the_call_its_earlier_duplicate_and_the_edit() -> None:
     view = proposals(View.of([user("x"), *read("c1"), *read("c2")]), DropDuplicates())
     (edit,) = view.edits
     assert (
@@ -104,12 +104,12 @@ def test_the_same_call_with_the_same_result_is_shown_once() -> None:
     assert list_edited(read("c1"), read("c2"), read("c3")) == [4, 6]
 
 
-def test_a_file_read_with_another_range_is_the_same_if_the_result_is() -> None:
+def test_reads_of_one_file_with_equal_results_are_duplicates_whatever_the_range() -> None:
     assert list_edited(read("c1"), read("c2", limit=2_000)) == [4]
     assert list_edited(read("c1"), read("c2", text=LONG + "x")) == []
 
 
-def test_another_file_tool_or_command_is_not_the_same() -> None:
+def test_equal_results_of_another_file_tool_or_command_are_not_duplicates() -> None:
     assert list_edited(read("c1"), read("c2", path="src/b.py")) == []
     assert list_edited(read("c1"), exchange("c2", "view", {"path": "src/a.py"}, LONG)) == []
     shell = [
@@ -129,13 +129,13 @@ def test_short_results_and_failures_are_left_alone() -> None:
     assert list_edited(*exits) == []
 
 
-def test_a_twin_too_far_back_does_not_count() -> None:
+def test_an_equal_result_more_than_within_messages_back_is_ignored() -> None:
     apart = [exchange(f"n{n}", "bash", {"command": f"run {n}"}, "ok") for n in range(5)]
     assert list_edited(read("c1"), *apart, read("c2"), strategy=DropDuplicates(within=12)) == [14]
     assert list_edited(read("c1"), *apart, read("c2"), strategy=DropDuplicates(within=11)) == []
 
 
-def test_when_the_twin_is_cleared_the_later_one_is_shown_in_full_again() -> None:
+def test_a_duplicate_is_shown_in_full_if_the_earlier_result_is_cleared() -> None:
     bare = View.of([user("x"), *read("c1"), *read("c2"), *read("c3")])
     stub = Message("tool", (ToolResult("c1", (Text("[cleared]"),)),))
     stored = bare.apply(bare.replace(2, stub, by="ClearToolResults()"))
@@ -144,7 +144,7 @@ def test_when_the_twin_is_cleared_the_later_one_is_shown_in_full_again() -> None
     assert "call c2" in view.messages[6].parts[0].text
 
 
-def test_parallel_calls_answered_in_one_message_are_judged_one_by_one() -> None:
+def test_parallel_results_in_one_message_are_compared_one_by_one() -> None:
     calls = tuple(
         ToolCall(id, "read", f'{{"path":"{path}"}}')
         for id, path in (("p1", "a"), ("p2", "a"), ("p3", "b"))
@@ -159,14 +159,14 @@ def test_parallel_calls_answered_in_one_message_are_judged_one_by_one() -> None:
     assert "call p1" in second.text
 
 
-def test_an_image_counts_as_the_same_only_if_it_is_known() -> None:
+def test_results_with_an_image_are_duplicates_only_if_the_image_has_a_hash() -> None:
     hashed, unhashed = Media("image", "image/png", "blake2b:aa"), Media("image", "image/png")
     for media, positions in ((hashed, [4]), (unhashed, [])):
         shots = [exchange(id, "screenshot", {"page": 1}, LONG, media) for id in ("c1", "c2")]
         assert list_edited(*shots) == positions
 
 
-def test_chinese_paths_and_contents_are_nothing_special() -> None:
+def test_chinese_paths_and_contents_are_deduplicated() -> None:
     view = proposals(
         View.of(
             [
@@ -181,6 +181,6 @@ def test_chinese_paths_and_contents_are_nothing_special() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"min_chars": 0}, {"within": 0}])
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, int]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         DropDuplicates(**settings)

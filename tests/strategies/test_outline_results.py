@@ -45,7 +45,7 @@ def test_it_keeps_the_laws(messages: tuple[Message, ...], text: str, limit: int)
 
 
 @given(transcripts(tidy=False))
-def test_it_keeps_the_laws_of_disorder_too(messages: tuple[Message, ...]) -> None:
+def test_it_keeps_the_laws_for_invalid_histories_too(messages: tuple[Message, ...]) -> None:
     check_strategy(OutlineResults(400, EVERY, 400), examples=[messages])
 
 
@@ -53,7 +53,7 @@ def test_it_keeps_the_laws_of_disorder_too(messages: tuple[Message, ...]) -> Non
     st.lists(st.sampled_from([LOG, LISTING, PROSE, CODE, "x" * 900, "中\n" * 700]), min_size=1),
     st.integers(400, 5_000),
 )
-def test_no_outline_is_longer_than_head_and_tail(texts: list[str], limit: int) -> None:
+def test_an_outline_is_never_longer_than_the_clipped_result(texts: list[str], limit: int) -> None:
     view = View.of(say(*texts))
     outlined = proposals(view, OutlineResults(limit, EVERY, limit))
     clipped = proposals(view, ClipResults(limit))
@@ -81,7 +81,7 @@ def test_the_first_line_names_kind_size_and_edit() -> None:
     assert "version=1" in edit.by
 
 
-def test_results_of_one_message_are_outlined_each_by_its_kind() -> None:
+def test_each_result_of_a_message_is_outlined_by_its_own_kind() -> None:
     view = proposals(View.of(say(LOG, LISTING, PROSE, "ok")), OutlineResults(1_000, rest=2_000))
     assert text_of(view, 0).startswith("[outline (log)")
     assert text_of(view, 1).startswith("[outline (listing)")
@@ -90,7 +90,7 @@ def test_results_of_one_message_are_outlined_each_by_its_kind() -> None:
     assert text_of(view, 3) == "ok"
 
 
-def test_only_the_kinds_that_are_named_are_outlined() -> None:
+def test_only_the_configured_kinds_are_outlined() -> None:
     view = View.of(say(LOG, LISTING, CODE))
     chosen = proposals(view, OutlineResults(1_000, ("listing",)))
     assert (text_of(chosen, 0), text_of(chosen, 2)) == (LOG, CODE)
@@ -98,26 +98,26 @@ def test_only_the_kinds_that_are_named_are_outlined() -> None:
     assert text_of(proposals(view, OutlineResults(1_000)), 2) == CODE
 
 
-def test_a_rest_under_the_limit_is_cut_too() -> None:
+def test_results_below_the_outline_limit_are_clipped_to_rest_characters() -> None:
     view = proposals(View.of(say(PROSE, LOG)), OutlineResults(50_000, rest=1_000))
     assert all("characters left out (edit " in text_of(view, n) for n in range(2))
 
 
-def test_what_the_call_asked_for_stays() -> None:
+def test_the_part_of_a_result_that_the_call_asked_for_is_kept() -> None:
     view = View.of(say(CODE, asked="where is part_217?"))
     assert "def part_217():\n    return 217;" in text_of(
         proposals(view, OutlineResults(1_000, EVERY))
     )
 
 
-def test_what_a_person_says_at_the_end_of_a_result_stays() -> None:
+def test_a_user_message_at_the_end_of_a_result_is_kept() -> None:
     aside = "<system-reminder>\nThe user sent the following message:\nStop after this.\n</system-reminder>"
     view = proposals(View.of(say(f"{LOG}\n{aside}")), OutlineResults(1_000))
     assert text_of(view).startswith("[outline (log)")
     assert text_of(view).endswith(aside)
 
 
-def test_media_and_errors_stay() -> None:
+def test_media_and_the_error_flag_are_kept() -> None:
     messages = say(LOG)
     result = ToolResult("c0", (Text(LOG), IMAGE, Text(LOG)), error=True)
     view = proposals(View.of((*messages[:2], Message("tool", (result,)))), OutlineResults(1_000))
@@ -126,7 +126,7 @@ def test_media_and_errors_stay() -> None:
     assert part.error and [type(item) for item in part.content] == [Text, Media]
 
 
-def test_only_what_is_new_is_looked_at() -> None:
+def test_only_messages_from_the_given_position_on_are_outlined() -> None:
     view = View.of([*say(LOG), *say(LOG)[1:]])
     edits = [edit for edit in OutlineResults()(view, 3) if isinstance(edit, Edit)]
     assert [edit.start for edit in edits] == [4]
@@ -135,7 +135,7 @@ def test_only_what_is_new_is_looked_at() -> None:
 @pytest.mark.parametrize(
     "settings", [{"limit": 399}, {"rest": 0}, {"kinds": ("poem",)}, {"version": 0}]
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, object]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"limit|rest|kinds|version"):
         OutlineResults(**settings)  # type: ignore[arg-type]
 
@@ -150,7 +150,7 @@ print(json.dumps([[each.show(900) for each in row if each] for row in outlines])
 """
 
 
-def test_another_process_shows_the_same_bytes() -> None:
+def test_outlines_are_the_same_bytes_in_every_process() -> None:
     """Sets are ordered otherwise in each process."""
     texts = [LOG, LISTING, CODE, json.dumps([{"a": n, "b": [n] * 90} for n in range(99)])]
     shown = {
@@ -167,5 +167,5 @@ def test_another_process_shows_the_same_bytes() -> None:
     assert all(json.loads(by_all)) and len(json.loads(by_all)) == len(texts)
 
 
-def test_its_name_states_every_setting() -> None:
+def test_the_repr_shows_every_setting() -> None:
     assert eval(repr(OutlineResults(500, ("log",)))) == OutlineResults(500, ("log",))

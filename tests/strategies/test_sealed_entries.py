@@ -57,7 +57,7 @@ def test_a_providers_compaction_stays_before_our_summary(request_of, strategies)
 
 
 @pytest.mark.parametrize("kind", ["compaction", "compaction_summary", "context_compaction"])
-def test_a_compaction_stays_under_each_name_that_the_api_gives_it(kind) -> None:
+def test_a_compaction_item_is_kept_under_every_type_name_of_the_api(kind) -> None:
     body = responses()
     body["input"][1] = {**SEALED, "type": kind}
     view = Compactor([SummarizeTo(600)], Budget(trigger=1_000, target=600))(body)
@@ -109,9 +109,7 @@ def test_tools_that_a_search_loaded_stay_loaded(strategies, model, is_over, sign
 
 @pytest.mark.parametrize("link", [{}, {"call_id": "ts1"}])
 @pytest.mark.parametrize("strategies", [None, [Summarize(keep=4)], [SummarizeTo(600)]])
-def test_tools_that_a_search_of_openais_loaded_stay_with_the_reasoning_that_led_to_it(
-    strategies, link
-) -> None:
+def test_openai_tool_search_items_are_kept_with_the_reasoning_before_them(strategies, link) -> None:
     """No reasoning of the Responses API may go alone (OA-4); its own search has no `call_id`."""
     body = responses()
     asked, _, *items = body["input"]
@@ -130,7 +128,7 @@ def test_tools_that_a_search_of_openais_loaded_stay_with_the_reasoning_that_led_
 
 
 @pytest.mark.parametrize("strategies", [[Summarize(keep=4)], [SummarizeTo(600)]])
-def test_what_a_person_says_beside_what_loads_tools_stays_with_it(strategies) -> None:
+def test_user_text_in_a_result_that_loads_tools_is_kept_with_it(strategies) -> None:
     body = anthropic()
     messages = [m for m in body["messages"] if '"compaction"' not in json.dumps(m)]
     del messages[17]  # the result beside the compaction
@@ -144,7 +142,7 @@ def test_what_a_person_says_beside_what_loads_tools_stays_with_it(strategies) ->
     assert refold.check(view.payload) == ()
 
 
-def test_oa_4_the_answer_beside_a_summary_goes_without_the_id_of_the_one_that_was_reasoned_about():
+def test_oa_4_an_answer_that_is_kept_without_its_reasoning_loses_its_item_id():
     """The API refused it: *message was provided without its required reasoning item*."""
     answer = {"type": "message", "id": "msg_1", "role": "assistant", "content": "1. a.py leaks."}
     thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA" * 9, "summary": []}
@@ -158,7 +156,7 @@ def test_oa_4_the_answer_beside_a_summary_goes_without_the_id_of_the_one_that_wa
 
 
 @pytest.mark.parametrize("strategies", [None, [Summarize(keep=4)], [SummarizeTo(600)]])
-def test_oa_4_of_a_search_for_tools_that_was_made_twice_the_turn_that_stays_has_its_own_ids(
+def test_oa_4_the_last_of_two_equal_tool_searches_is_kept_with_its_own_ids(
     strategies,
 ) -> None:
     """The items had the ids of the first, and the reasoning of the second: the API refused them."""
@@ -179,7 +177,7 @@ def test_oa_4_of_a_search_for_tools_that_was_made_twice_the_turn_that_stays_has_
     assert view.tokens < view.tokens_unedited / 2
 
 
-def test_of_two_results_that_load_the_same_tools_one_stays_with_its_call() -> None:
+def test_only_one_of_two_results_that_load_the_same_tool_is_kept() -> None:
     """Both stayed, and the call of one: such a summary was refused, and nothing was compacted."""
     call, result = search("mail", 1)
     again = search("mail", 2)

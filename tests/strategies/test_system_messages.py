@@ -46,7 +46,7 @@ def request(*extra: tuple[int, dict[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
-def test_system_messages_stand_where_claude_takes_them(strategies) -> None:
+def test_system_messages_are_moved_to_positions_that_claude_accepts(strategies) -> None:
     """The API refused what stood beside a summary: *role 'system' must follow a 'user' message*, or
     *must precede an 'assistant' message*."""
     notes = [(at, {"role": "system", "content": f"{RULE} ({at})"}) for at in (0, 6, 12, 18, 22)]
@@ -62,7 +62,7 @@ def test_system_messages_stand_where_claude_takes_them(strategies) -> None:
 
 
 @pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
-def test_what_only_sets_an_output_is_no_empty_message_and_stays_as_it_is(strategies) -> None:
+def test_a_system_message_with_only_output_config_is_kept_unchanged(strategies) -> None:
     effort = {"role": "system", "content": [], "output_config": {"effort": "high"}}
     body = request((3, effort))
     assert refold.check(body) == ()
@@ -74,7 +74,7 @@ def test_what_only_sets_an_output_is_no_empty_message_and_stays_as_it_is(strateg
 
 @pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
 @pytest.mark.parametrize("role", ["user", "assistant"])
-def test_a_compaction_that_was_asked_for_stays_first_and_alone(strategies, role) -> None:
+def test_a_compaction_block_is_kept_once_and_as_the_first_block(strategies, role) -> None:
     """A question was put before it: *compaction block must be sent first*."""
     block = {"type": "compaction", "content": "A recipe app is built.", "signature": "EuYB"}
     body = request()
@@ -89,7 +89,7 @@ def test_a_compaction_that_was_asked_for_stays_first_and_alone(strategies, role)
 
 
 @pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
-def test_tools_that_a_system_message_adds_or_withdraws_stay_so(strategies) -> None:
+def test_tool_additions_and_removals_in_system_messages_are_kept_in_order(strategies) -> None:
     """What was withdrawn later was not declared any more: *unknown tool*."""
     tool = {"name": "deploy", "description": "Deploys.", "input_schema": {"type": "object"}}
     defined = {"type": "tool_definition", "definition": tool}
@@ -105,7 +105,7 @@ def test_tools_that_a_system_message_adds_or_withdraws_stay_so(strategies) -> No
         assert refold.check(view.payload) == ()
 
 
-def test_the_text_of_a_system_message_beside_an_edit_stays_as_it_is_spelled() -> None:
+def test_the_json_of_a_system_message_beside_an_edit_is_kept_as_written() -> None:
     body = request((16, {"role": "system", "content": RULE}))
     text = json.dumps(body).replace('"system"', '"system" , "weight":1.00')
     view = Compactor([Summarize(keep=6, max_tokens=300)], Budget(2_000, 1_500))(text)
@@ -113,7 +113,7 @@ def test_the_text_of_a_system_message_beside_an_edit_stays_as_it_is_spelled() ->
     assert '{"role": "system" , "weight":1.00, "content"' in view.payload
 
 
-def test_words_behind_a_system_message_that_stays_stand_before_it() -> None:
+def test_user_text_after_a_kept_system_message_is_moved_before_it() -> None:
     """Claude Code's environment stays with the first request, and what was typed while it worked
     came right behind it: *must precede an 'assistant' message*."""
     words = ("user", "task"), ("system", "place"), ("assistant", "a"), ("user", "b")

@@ -100,7 +100,7 @@ def test_they_keep_the_laws_with_a_model(messages, rules, strategy):
     st.sampled_from([WholeHistory(summarizer=ByModel()), FromLastN(3, summarizer=ByModel())]),
     transcripts(max_turns=4),
 )
-def test_first_request_and_whatever_waits_stay_and_no_open_call_is_lost(
+def test_the_first_request_and_all_unanswered_messages_are_kept(
     messages, rules, strategy, continuation
 ):
     """S3-09 C3-1 C3-3 C3-4, conformance 20: also when it runs a second time."""
@@ -120,7 +120,7 @@ def test_first_request_and_whatever_waits_stay_and_no_open_call_is_lost(
             assert view.messages[-1].role != "assistant"
 
 
-def test_the_whole_history_becomes_one_tldr():
+def test_the_whole_history_becomes_one_summary_after_the_first_request():
     """S3-01 S3-14: calls and results too; exactly one summary over 15 exchanges, the first request before it."""
     messages = [
         user("Mend the build."),
@@ -134,7 +134,7 @@ def test_the_whole_history_becomes_one_tldr():
     assert tldrs(view) == ["TLDR"]
 
 
-def test_the_second_tldr_is_made_of_the_first_and_what_came_after():
+def test_a_second_summary_covers_the_whole_history_and_replaces_the_first():
     """S3-14 C3-1: the first request still stands, from the transcript and not from what was shown."""
     view, _ = run(WholeHistory(summarizer=ByModel()), talk(4), "one")
     again, _ = run(WholeHistory(summarizer=ByModel()), (), "two", view=view)
@@ -145,7 +145,7 @@ def test_the_second_tldr_is_made_of_the_first_and_what_came_after():
     assert grown.messages[0] == talk(1)[0]
 
 
-def test_the_last_n_are_summarised_and_what_is_earlier_is_gone():
+def test_the_last_n_messages_are_summarised_and_earlier_ones_are_hidden():
     """S3-15 C3-1: exactly one summary, of the last 4; system and first user message stay."""
     messages = [talk(1)[0], Message("system", (Text("Be brief."),)), *talk(15)[1:]]
     view, asked = run(FromLastN(4, summarizer=ByModel()), messages, "the last four")
@@ -157,14 +157,14 @@ def test_the_last_n_are_summarised_and_what_is_earlier_is_gone():
     assert view.revert().messages == tuple(messages)
 
 
-def test_the_last_n_do_not_part_a_tool_group():
+def test_the_last_n_messages_do_not_split_a_tool_group():
     """C3-2: the cut moves before the call."""
     messages = [*talk(3), user("go"), call("a"), result("a"), assistant("done")]
     _, asked = run(FromLastN(2, summarizer=ByModel()), messages, "x")
     assert asked == ["7:10"]
 
 
-def test_a_chunk_each_a_tldr():
+def test_each_chunk_is_replaced_by_one_summary_in_order():
     """S3-16: chunks of 4 over 31 messages are 8 summaries, all of them shown, in order."""
     messages = [*talk(15), assistant(WORDS * 3)]
     answers = [f"TLDR {n}" for n in range(8)]
@@ -174,7 +174,7 @@ def test_a_chunk_each_a_tldr():
     assert view.messages[0] == messages[0]
 
 
-def test_chunks_do_not_part_tool_groups_and_summaries_are_not_summarised_again():
+def test_chunks_do_not_split_tool_groups_and_are_not_summarised_again():
     """S3-16 C3-2: a chunk takes the rest of a group in; the next run goes on behind what is summarised."""
     messages = [
         user("go " + WORDS),
@@ -192,7 +192,7 @@ def test_chunks_do_not_part_tool_groups_and_summaries_are_not_summarised_again()
     assert tldrs(grown) == ["1", "2", "3", "4"]
 
 
-def test_chunks_stop_when_the_view_fits_and_each_can_be_taken_back():
+def test_chunks_stop_when_the_view_fits_and_one_can_be_reverted():
     """S3-16: oldest first."""
     view = View.of(talk(6), profile=Profile(rules=CHAT))
     done = drive(
@@ -205,7 +205,7 @@ def test_chunks_stop_when_the_view_fits_and_each_can_be_taken_back():
     assert done.view.revert(done.view.edits[0].id).messages[:4] == view.messages[:4]
 
 
-def test_when_nobody_answers_chunks_give_up():
+def test_chunked_fails_after_the_first_question_without_an_answer():
     model = ScriptedModel([])
     done = drive(
         compact_if_due(View.of(talk(9)), [Chunked(4, summarizer=ByModel())], Budget(0, 0)), model
@@ -222,7 +222,7 @@ def test_when_nobody_answers_chunks_give_up():
         Chunked(3, summarizer=ByModel()),
     ],
 )
-def test_conformance_20_a_result_that_waits_keeps_its_call(strategy):
+def test_conformance_20_an_unanswered_result_is_kept_with_its_call(strategy):
     """S3-09 S3-10 C3-3: after the tool has run and before its result is sent, and before the result is there."""
     waiting = [*talk(3), user("now build"), call("b"), result("b"), call("c"), result("c")]
     view, _ = run(strategy, waiting, *"abc")
@@ -234,12 +234,12 @@ def test_conformance_20_a_result_that_waits_keeps_its_call(strategy):
     assert not CHAT.check(still_open.extend([result("c")]).messages)
 
 
-def test_the_request_that_waits_is_not_summarised():
+def test_the_unanswered_request_is_not_summarised():
     view, _ = run(WholeHistory(summarizer=ByModel()), [*talk(3), user("What now?")], "a")
     assert view.messages[-1] == user("What now?")
 
 
-def test_the_roles_alternate_and_it_is_the_models_turn():
+def test_the_roles_alternate_and_the_last_message_is_the_users():
     """C3-4: chunks are merged for providers that want alternation, and the last message is no assistant's."""
     view, _ = run(Chunked(4, summarizer=ByModel()), talk(8), *"abcd", rules=ANTHROPIC)
     assert [m.role for m in view.messages] == ["user"]
@@ -247,7 +247,7 @@ def test_the_roles_alternate_and_it_is_the_models_turn():
     assert ANTHROPIC.check(view.messages) == ()
 
 
-def test_memory_stays_and_is_not_said_twice():
+def test_tagged_memories_are_kept_once_by_every_strategy():
     """S3-26 S3-27 C3-5: tagged messages stay, in any role, each once, on every strategy."""
     likes, language = (
         remember("The user likes tea."),
@@ -273,7 +273,7 @@ def test_memory_stays_and_is_not_said_twice():
         assert note in forgetful.messages
 
 
-def test_memory_is_what_is_tagged_and_not_what_speaks_of_it():
+def test_only_tagged_messages_are_memories_unless_words_are_configured():
     """C3-5: a substring counts only where one asks for it."""
     assert TaggedMemory()(remember("x </memory> y"))
     for text in (
@@ -290,7 +290,7 @@ def test_memory_is_what_is_tagged_and_not_what_speaks_of_it():
     assert messages[4] in view.messages
 
 
-def test_an_assistants_memory_first_does_not_break_alternation():
+def test_a_leading_assistant_memory_does_not_break_alternation():
     """C3-4: where the provider wants the user first, the summary goes before it, and the user speaks last."""
     memory = Message("assistant", remember("Likes tea.").parts)
     messages = [memory, Message("assistant", (Text(WORDS * 3),))]
@@ -299,7 +299,7 @@ def test_an_assistants_memory_first_does_not_break_alternation():
     assert [m.role for m in insert] == ["user", "assistant", "user"]
 
 
-def test_memory_that_is_a_tool_result_takes_its_call_along():
+def test_a_memory_in_a_tool_result_is_kept_with_its_call():
     """C3-6: what stays is valid by itself."""
     messages = [
         *talk(1),
@@ -320,7 +320,7 @@ def test_memory_that_is_a_tool_result_takes_its_call_along():
     )
 
 
-def test_a_strategy_of_ones_own_keeps_what_is_important():
+def test_a_custom_strategy_can_keep_the_messages_it_finds_important():
     """S3-21 S3-22 S3-25 C3-6: the required messages are composed around one's own; orphans are refused."""
 
     def keep_important(view):
@@ -346,21 +346,21 @@ def test_a_strategy_of_ones_own_keeps_what_is_important():
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_conformance_1_nothing_to_do_is_said(strategy):
+def test_conformance_1_an_attempt_with_nothing_to_do_is_a_noop(strategy):
     for messages in ([], [user("hi")], [user("hi"), assistant("hello")]):
         done = drive(compact_if_due(View.of(messages), [strategy], Budget(0, 0)))
         assert done.view.edits == ()
         assert messages == [] or done.attempts[0].outcome == "noop"
 
 
-def test_settings_that_make_no_sense_are_refused():
+def test_invalid_settings_are_refused():
     with pytest.raises(ValueError, match="at least 1"):
         FromLastN(0)
     with pytest.raises(ValueError, match="at least 1"):
         Chunked(0)
 
 
-def test_their_names_state_every_setting():
+def test_the_reprs_show_the_settings():
     """S3-13: strategies are values, and their defaults the seed's examples."""
     assert (
         repr(WholeHistory())
@@ -370,7 +370,7 @@ def test_their_names_state_every_setting():
     assert repr(Chunked()).startswith("Chunked(size=10, ")
 
 
-def test_what_stays_and_what_is_untold_can_be_asked():
+def test_positions_of_unanswered_unsummarized_and_kept_messages_can_be_found():
     view = View.of([*talk(2), user("q")], profile=Profile(rules=CHAT))
     assert (
         find_unanswered(view),
@@ -383,7 +383,7 @@ def test_what_stays_and_what_is_untold_can_be_asked():
     )
 
 
-def test_conformance_9_summaries_that_were_merged_with_a_message_are_known_again():
+def test_conformance_9_summaries_merged_into_a_message_are_recognised_again():
     """C3-4: a view fed back as history, its neighbours of one role merged into one message."""
     first, first_summary, second_summary = user("Mend it."), wrap_summary("S1"), wrap_summary("S2")
     merged = Message("user", (*first.parts, *first_summary.parts, *second_summary.parts))

@@ -105,20 +105,20 @@ def test_concepts_have_a_keyword_a_description_and_a_type():
 
 
 @pytest.mark.parametrize("keyword", ["", "two words", "a\nb", "x" * 81, "<k>"])
-def test_a_keyword_is_one_word(keyword):
+def test_a_keyword_that_is_not_one_word_is_refused(keyword):
     with pytest.raises(ValueError, match="one word"):
         Concept(keyword, "x")
 
 
 @pytest.mark.parametrize("concepts", [(), (Concept("a", "x"), Concept("A", "y"))])
-def test_concepts_are_distinguished(concepts):
+def test_missing_concepts_and_repeated_keywords_are_refused(concepts):
     for maker in (FactsForm, FactSummary, RetrieveFacts):
         with pytest.raises(ValueError, match="keyword of its own"):
             maker(concepts)
 
 
 @given(facts())
-def test_what_is_written_is_read_back(value):
+def test_rendered_facts_are_parsed_back_unchanged(value):
     written = FORM.render(value)
     assert FORM.parse(written) == (value if value.entries else None)
     assert FORM.read_rendered(written, "x") == (value if value.entries else None)
@@ -160,7 +160,7 @@ def test_reading_never_raises(text):
     ('{"issue_solved": "No facts found", "user_preferences": [], "product_details": null}', {}),
     ('{"issue_solved": ["a", "b"]}', {"issue_solved": ("a",)}),
 ])  # fmt: skip
-def test_answers_are_read_as_models_give_them(text, expected):
+def test_the_usual_variants_of_model_answers_are_parsed(text, expected):
     """S3-17 S3-19: lists, bullets, objects, one value for a single fact, sentinels for none."""
     assert dict(FORM.parse(text).entries) == expected
 
@@ -220,7 +220,7 @@ def test_it_keeps_the_laws(messages, rules, fallback):
     )
 
 
-def test_the_history_becomes_only_the_facts():
+def test_the_history_becomes_its_first_request_and_the_facts():
     """S3-17 C3-8: one question for all concepts; first request, facts, and a note on where things stand."""
     messages = history()
     view, attempt, asked = run(RetrieveFacts(CONCEPTS), messages, GOOD)
@@ -238,7 +238,7 @@ def test_the_history_becomes_only_the_facts():
     )
 
 
-def test_the_question_holds_the_history_as_data():
+def test_the_prompt_holds_the_history_as_data_that_cannot_close_its_tag():
     """C0-10, conformance 39: in tags that nothing inside can close; one system prompt of its own."""
     messages = [
         *history(),
@@ -252,7 +252,7 @@ def test_the_question_holds_the_history_as_data():
     assert ask.purpose == "facts" and ask.prompt_id.startswith("facts@")
 
 
-def test_conformance_34_one_more_question_and_then_no_edit():
+def test_conformance_34_an_unreadable_answer_is_retried_once_then_rejected():
     view, attempt, asked = run(RetrieveFacts(CONCEPTS), history(), "I like this task.", GOOD)
     assert len(asked) == 2 and view.edits
     assert "not of this shape" in asked[1].prompt
@@ -301,7 +301,7 @@ def test_facts_are_merged_and_not_extracted_again():
     assert "Left out here: messages 17;" in text
 
 
-def test_another_summary_is_looked_through_as_such():
+def test_a_summary_of_another_kind_is_passed_on_as_a_previous_summary():
     """Facts on other concepts, or a summary of another kind, are record and are not lost."""
     view, _, _ = run(WholeHistory(), history())
     view = view.extend([user("more " + WORDS), Message("assistant", (Text("sure " + WORDS),))])
@@ -313,7 +313,7 @@ def test_another_summary_is_looked_through_as_such():
     assert "## colour\n- dark" in asked[0].prompt
 
 
-def test_a_long_history_is_asked_about_in_parts_and_never_half():
+def test_a_long_history_is_read_in_parts_and_not_edited_unless_all_succeed():
     """Nothing is hidden that was not looked through; the number of questions is bounded (conformance 36)."""
     strategy = RetrieveFacts(CONCEPTS, piece=400)
     replies = [answer(user_preferences=[f"fact {n}"]) for n in range(9)]
@@ -328,7 +328,7 @@ def test_a_long_history_is_asked_about_in_parts_and_never_half():
     assert (view.edits, attempt.outcome, asked) == ((), "failed", [])
 
 
-def test_facts_that_do_not_fit_lose_the_oldest_first():
+def test_the_oldest_facts_are_dropped_first_if_they_do_not_fit():
     many = answer(
         user_preferences=[f"preference number {n} is long enough" for n in range(60)],
         issue_solved="no",
@@ -342,7 +342,7 @@ def test_facts_that_do_not_fit_lose_the_oldest_first():
     assert (view.edits, attempt.outcome) == ((), "rejected")
 
 
-def test_what_waits_and_memory_stay():
+def test_open_tool_calls_and_memory_are_kept():
     """S3-09 S3-26 C3-3."""
     waiting = [
         *history(),
@@ -353,13 +353,13 @@ def test_what_waits_and_memory_stay():
     assert waiting[-2] in view.messages and view.messages[-1] == waiting[-1]
 
 
-def test_the_status_says_how_much_is_left_out():
+def test_the_status_counts_the_messages_and_calls_that_are_left_out():
     assert describe_status([user("a")]) == "- Left out here: messages 1; tool calls 0."
     long = describe_status([*history(), Message("assistant", (Text("长 " * 9_999),))])
     assert long.endswith("…") and len(long) < 600
 
 
-def test_the_guidance_says_which_strategy_when():
+def test_the_guidance_has_a_paragraph_for_each_strategy():
     """S3-28: each strategy of the page has its paragraph."""
     page = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
     guidance = page.partition("### Which one when")[2].partition("\n###")[0]

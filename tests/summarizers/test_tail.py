@@ -28,27 +28,27 @@ KEEP = st.one_of(st.integers(0, 30), st.floats(0, 1))
 
 
 @given(transcripts(), RULES, KEEP)
-def test_a_tail_begins_at_a_legal_cut_or_nowhere(messages, rules, keep):
+def test_the_tail_begins_at_a_legal_cut_or_is_the_whole_conversation(messages, rules, keep):
     view = View.of(messages, profile=Profile(rules=rules))
     start = tail_start(view, keep)
     assert start == 0 or start in view.cuts
 
 
 @given(transcripts(tidy=False), RULES, KEEP)
-def test_odd_conversations_are_split_too(messages, rules, keep):
+def test_the_start_of_the_tail_is_in_range_for_malformed_conversations(messages, rules, keep):
     view = View.of(messages, profile=Profile(rules=rules))
     assert 0 <= tail_start(view, keep) <= len(messages)
 
 
 @given(transcripts(max_turns=6), RULES, st.integers(1, 30))
-def test_at_least_so_many_messages_stay_where_older_ones_can_go(messages, rules, keep):
+def test_at_least_keep_messages_stay_if_older_ones_can_be_hidden(messages, rules, keep):
     view = View.of(messages, profile=Profile(rules=rules))
     older = [cut for cut in view.cuts if 0 < cut <= len(messages) - keep]
     assert tail_start(view, keep) == max(older) if older else True
 
 
 @given(transcripts(), RULES, KEEP)
-def test_no_edit_is_cut_through(messages, rules, keep):
+def test_the_tail_does_not_begin_inside_a_fold(messages, rules, keep):
     view = View.of(messages, profile=Profile(rules=rules))
     cuts = sorted(view.cuts)
     if len(cuts) < 3 or any(m.calls or m.results for m in messages[: cuts[1]]):
@@ -61,7 +61,7 @@ def test_no_edit_is_cut_through(messages, rules, keep):
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.5, 0.8])
-def test_a_request_near_the_end_does_not_make_the_tail_a_fraction_of_what_was_wanted(keep):
+def test_a_request_near_the_end_does_not_make_the_tail_much_too_short(keep):
     """Once a session of 155,000 tokens came down to 4,000 where 100,000 were asked for."""
     work = [message for n in range(60) for message in (call(str(n)), result(str(n)))]
     view = View.of(
@@ -72,7 +72,7 @@ def test_a_request_near_the_end_does_not_make_the_tail_a_fraction_of_what_was_wa
     assert 0.9 * keep <= tail / view.tokens <= keep
 
 
-def test_a_request_near_enough_is_where_the_tail_begins():
+def test_the_tail_begins_at_a_request_close_to_the_wanted_size():
     work = [message for n in range(60) for message in (call(str(n)), result(str(n)))]
     view = View.of(
         [user("Do it."), *work[:80], user("And that."), *work[80:], assistant()],

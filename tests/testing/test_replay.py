@@ -54,11 +54,11 @@ LISTED = [question("Go."), bash_call("c1", command="ls"), bash_result("c1", "src
 # --- what is needed ------------------------------------------------------------------------------
 
 
-def test_what_a_result_brought_up_and_a_call_uses_first_is_needed():
+def test_an_identifier_from_a_result_that_a_later_call_uses_is_needed():
     assert list_needs(*LISTED, bash_call("c2", path="src/pool.py")) == [(3, "src/pool.py")]
 
 
-def test_only_the_first_use_counts():
+def test_only_the_first_use_of_an_identifier_counts():
     uses = bash_call("c2", path="src/pool.py", also="src/pool.py"), bash_result("c2", "src/pool.py")
     assert list_needs(*LISTED, *uses, bash_call("c3", path="src/pool.py")) == [(3, "src/pool.py")]
 
@@ -72,29 +72,29 @@ def test_only_the_first_use_counts():
     ],
     ids=["user", "assistant", "call"],
 )
-def test_what_was_said_before_a_result_brought_it_up_is_not_needed(before):
+def test_an_identifier_that_was_mentioned_before_the_result_is_not_needed(before):
     assert list_needs(*before, *LISTED[1:], bash_call("c2", path="src/pool.py")) == []
 
 
-def test_what_the_system_prompt_says_is_not_needed():
+def test_an_identifier_in_the_system_prompt_is_not_needed():
     assert (
         list_needs(*LISTED, bash_call("c2", path="src/pool.py"), system="Never touch src/pool.py.")
         == []
     )
 
 
-def test_what_is_said_after_a_result_brought_it_up_is_still_needed():
+def test_an_identifier_that_is_repeated_after_the_result_is_still_needed():
     talk = answer("There is src/pool.py."), question("Open src/pool.py.")
     assert list_needs(*LISTED, *talk, bash_call("c2", path="src/pool.py")) == [(5, "src/pool.py")]
 
 
-def test_a_call_that_comes_with_text_still_needs_what_it_names():
+def test_a_call_with_text_still_needs_the_identifiers_in_its_arguments():
     assert list_needs(*LISTED, bash_call("c2", "Opening src/pool.py.", path="src/pool.py")) == [
         (3, "src/pool.py")
     ]
 
 
-def test_a_result_that_comes_later_is_of_no_use():
+def test_an_identifier_from_a_later_result_is_not_needed():
     assert (
         list_needs(
             question("Go."), bash_call("c1", path="src/pool.py"), bash_result("c1", "src/pool.py")
@@ -103,7 +103,7 @@ def test_a_result_that_comes_later_is_of_no_use():
     )
 
 
-def test_what_no_call_uses_is_not_needed():
+def test_an_identifier_that_no_call_uses_is_not_needed():
     assert list_needs(*LISTED, answer("There is src/pool.py.")) == []
 
 
@@ -124,21 +124,21 @@ def test_words_with_structure_are_identifiers(name):
     assert STRUCTURED.findall(f"see {name} there") == [name]
 
 
-def test_ordinary_words_and_numbers_are_no_identifiers():
+def test_ordinary_words_and_numbers_are_not_identifiers():
     assert STRUCTURED.findall("The Pool holds 42 slots, see README") == []
 
 
-def test_values_at_any_depth_are_read_and_field_names_are_not():
+def test_argument_values_at_any_depth_are_searched_but_field_names_are_not():
     arguments = {"file_path": ["a_b", {"old_text": "c_d e_f"}], "count": 3}
     call = ToolCall("c1", "edit", json.dumps(arguments))
     assert list(names(call, STRUCTURED)) == ["a_b", "c_d", "e_f"]
 
 
-def test_arguments_that_are_no_json_are_read_as_text():
+def test_arguments_that_are_not_json_are_searched_as_text():
     assert list(names(ToolCall("c1", "edit", "{open a_b"), STRUCTURED)) == ["a_b"]
 
 
-def test_another_pattern_counts_other_words():
+def test_a_custom_pattern_finds_other_identifiers():
     words = recording(
         question("Go."),
         bash_call("c1", q="x"),
@@ -200,7 +200,7 @@ def test_each_answer_is_one_call_with_everything_before_it():
     )
 
 
-def test_messages_of_one_answer_are_one_call():
+def test_consecutive_calls_of_one_answer_are_one_call():
     items = [
         {"role": "user", "content": "Go."},
         {"type": "function_call", "call_id": "c1", "name": "ls", "arguments": "{}"},
@@ -224,21 +224,21 @@ def test_messages_of_one_answer_are_one_call():
     assert record.replay(EVERYTHING).survived == {"tail": 2}
 
 
-def test_size_and_system_prompt_are_counted_apart():
+def test_the_system_prompt_is_counted_separately_from_the_messages():
     brief, wordy = recording(*LONG), recording(*LONG, system="Be brief. " * 100)
     assert wordy.size == brief.size
     assert wordy.fixed > brief.fixed
     assert wordy.replay(EVERYTHING).tokens == brief.replay(EVERYTHING).tokens
 
 
-def test_what_is_hidden_is_lost():
+def test_an_identifier_that_an_edit_hides_is_lost():
     result = replay(Clear("-"), [*LISTED[:2], bash_result("c1", "src/pool.py " * 50), *LONG[3:]])
     assert result.recall == 0
     assert result.survived == {}
     assert result.needed == 1
 
 
-def test_a_stub_that_names_it_keeps_it():
+def test_an_identifier_that_a_stub_contains_survives():
     result = replay(
         Clear("cleared; had src/pool.py"),
         [*LISTED[:2], bash_result("c1", "src/pool.py " * 50), *LONG[3:]],
@@ -247,14 +247,14 @@ def test_a_stub_that_names_it_keeps_it():
     assert result.recall == 1
 
 
-def test_a_summary_that_names_it_keeps_it():
+def test_an_identifier_that_a_summary_contains_survives():
     result = replay(
         Fold("had src/pool.py"), [*LISTED[:2], bash_result("c1", "src/pool.py " * 50), *LONG[3:]]
     )
     assert result.survived == {"summary": 1}
 
 
-def test_the_paths_of_a_group_are_read_as_written_out():
+def test_a_brace_group_of_paths_is_expanded():
     result = replay(
         Fold("had src/{slot.py,pool.py}"),
         [*LISTED[:2], bash_result("c1", "src/pool.py " * 50), *LONG[3:]],
@@ -274,7 +274,7 @@ def test_an_identifier_is_found_inside_a_longer_word():
     assert places(view, ["pool.py", "slot.py"], {"pool.py": [3], "slot.py": []}) == ["tail", None]
 
 
-def test_what_comes_after_the_call_is_not_found():
+def test_an_identifier_that_occurs_only_after_the_call_is_not_found():
     view = View.of(recording(*LISTED).messages)
     assert places(view, ["src/pool.py"], {"src/pool.py": [3]}) == [None]
 
@@ -285,7 +285,7 @@ def test_a_compaction_breaks_the_cache_once():
     assert replay(DropDuplicates(), messages).breaks == 0
 
 
-def test_stubs_and_summaries_count_as_tokens():
+def test_the_tokens_of_a_summary_are_counted():
     messages = [*LISTED[:2], bash_result("c1", "src/pool.py " * 50), *LONG[3:]]
     assert replay(Fold("earlier"), messages).tokens < replay(Fold("earlier " * 20), messages).tokens
 
@@ -296,6 +296,6 @@ def test_replays_add_up():
     assert (first + second).recall == 0.75
 
 
-def test_nothing_needed_is_nothing_lost():
+def test_a_replay_in_which_nothing_is_needed_has_a_recall_of_1():
     assert recording(question("Hello.")).replay(EVERYTHING) == Replay()
     assert Replay().recall == 1

@@ -26,7 +26,7 @@ def upstream():
         yield upstream
 
 
-def test_chat(upstream) -> None:
+def test_scripted_calls_arrive_unchanged_in_the_chat_completions_sdk(upstream) -> None:
     with openai.OpenAI(base_url=f"{upstream.url}/v1", api_key="k") as client:
         answer = client.chat.completions.create(model="m", messages=ASK)
         with client.chat.completions.stream(model="m", messages=ASK) as stream:
@@ -38,7 +38,7 @@ def test_chat(upstream) -> None:
         assert [c.id for c in calls] == ["call_1", "own_id"]
 
 
-def test_responses(upstream) -> None:
+def test_scripted_calls_arrive_unchanged_in_the_responses_sdk(upstream) -> None:
     with openai.OpenAI(base_url=f"{upstream.url}/v1", api_key="k") as client:
         answer = client.responses.create(model="m", input="hi")
         with client.responses.stream(model="m", input="hi") as stream:
@@ -51,7 +51,7 @@ def test_responses(upstream) -> None:
         assert [c.call_id for c in calls] == ["call_1", "own_id"]
 
 
-def test_anthropic(upstream) -> None:
+def test_scripted_calls_arrive_unchanged_in_the_anthropic_sdk(upstream) -> None:
     with anthropic.Anthropic(base_url=upstream.url, api_key="k") as client:
         answer = client.messages.create(model="m", max_tokens=9, messages=ASK)
         with client.messages.stream(model="m", max_tokens=9, messages=ASK) as stream:
@@ -63,7 +63,7 @@ def test_anthropic(upstream) -> None:
         assert [c.id for c in calls] == ["toolu_1", "own_id"]
 
 
-def test_gemini(upstream) -> None:
+def test_scripted_calls_arrive_unchanged_in_the_gemini_sdk(upstream) -> None:
     with genai.Client(api_key="k", http_options={"base_url": upstream.url}) as client:
         answer = client.models.generate_content(model="m", contents="hi")
         pieces = list(client.models.generate_content_stream(model="m", contents="hi"))
@@ -73,7 +73,7 @@ def test_gemini(upstream) -> None:
         assert [c.id for c in calls] == [None, "own_id"]
 
 
-def test_what_asks_for_a_gateways_page_is_no_request_to_the_provider() -> None:
+def test_a_request_for_a_gateway_page_is_not_recorded_by_the_provider() -> None:
     """A browser goes on asking a port whose gateway has ended; a provider may have it by then."""
     with ScriptedProvider(["Yes."]) as provider:
         assert httpx.get(f"{provider.url}/refold/ready").status_code == 404

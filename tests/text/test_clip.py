@@ -31,7 +31,7 @@ WRITING = st.text(
 
 
 @given(WRITING, st.integers(0, 310))
-def test_head_and_tail_are_ends_of_at_most_their_size(text: str, size: int) -> None:
+def test_head_and_tail_return_ends_of_at_most_size_characters(text: str, size: int) -> None:
     assert text.startswith(head(text, size))
     assert text.endswith(tail(text, size))
     assert len(head(text, size)) <= size
@@ -58,7 +58,7 @@ def test_a_gap_leaves_at_most_size_characters(text: str, size: int, share: float
     "cluster",
     [FAMILY, "e\u0301", "👍🏽", "🇩🇪", "\r\n", "❤\ufe0f", "\ud83d\ude00", "कि", "각"],
 )
-def test_a_cluster_is_kept_whole_or_left_out_whole(cluster: str) -> None:
+def test_a_grapheme_cluster_is_kept_whole_or_left_out_whole(cluster: str) -> None:
     text = "ab" + cluster + "cd"
     for size in range(len(text) + 1):
         assert len(head(text, size)) in {0, 1, 2, 2 + len(cluster), 3 + len(cluster), len(text)}
@@ -70,7 +70,7 @@ def test_flags_are_cut_between_countries() -> None:
     assert [len(head(text, size)) for size in range(7)] == [0, 0, 2, 2, 4, 4, 6]
 
 
-def test_an_endless_cluster_is_cut_all_the_same() -> None:
+def test_an_endless_grapheme_cluster_is_cut_anyway() -> None:
     zalgo = "a" + "\u0301" * 1_000
     assert len(head(zalgo, 500)) == 500
     assert is_inside_cluster(zalgo, 500)
@@ -107,12 +107,12 @@ def test_a_short_text_has_no_gap() -> None:
         "오류가 발생했습니다",
     ],
 )
-def test_a_telling_line_is_found_in_noise(line: str) -> None:
+def test_a_failure_line_is_found_among_noise(line: str) -> None:
     noise = "\n".join(f"processing item {n}" for n in range(2_000))
     assert failure_lines(f"{noise}\n{line}\n{noise}", 200) == [line]
 
 
-def test_the_last_line_of_a_traceback_is_found_though_it_says_no_error() -> None:
+def test_the_last_line_of_a_traceback_is_found_without_the_word_error() -> None:
     text = 'x\nTraceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\nrequests.Timeout: slow\ny'
     assert "requests.Timeout: slow" in failure_lines(text, 200)
 
@@ -124,19 +124,19 @@ def test_exit_codes_come_before_errors_when_room_is_short() -> None:
     assert failure_lines(text, 0) == []
 
 
-def test_a_line_is_printed_once_and_nothing_on_success() -> None:
+def test_a_repeated_failure_line_is_returned_once_and_none_on_success() -> None:
     assert failure_lines("error: x\n" * 100, 1_000) == ["error: x"]
     assert failure_lines("compiled, 0 errors\nno failures\n", 1_000) == []
 
 
 @given(WRITING, st.integers(0, 400))
-def test_telling_lines_fit_their_room(text: str, room: int) -> None:
+def test_failure_lines_fit_their_room(text: str, room: int) -> None:
     lines = failure_lines(text + " error " + text, room)
     assert sum(len(line) + 1 for line in lines) <= room
     assert all("\n" not in line for line in lines)
 
 
-def test_of_a_long_line_the_surroundings_of_the_word_stay() -> None:
+def test_a_long_failure_line_is_cut_around_the_error() -> None:
     (line,) = failure_lines("a" * 50_000 + " ValueError: bad " + "b" * 50_000, 500)
     assert "ValueError: bad" in line
     assert len(line) <= 160
@@ -161,7 +161,7 @@ def test_of_a_long_line_the_surroundings_of_the_word_stay() -> None:
         ),
     ],
 )
-def test_failures_are_known(text: str) -> None:
+def test_failures_are_recognised(text: str) -> None:
     assert is_failure(text)
 
 
@@ -178,9 +178,9 @@ def test_failures_are_known(text: str) -> None:
         ),
     ],
 )
-def test_successes_are_known(text: str) -> None:
+def test_successes_are_not_taken_for_failures(text: str) -> None:
     assert not is_failure(text)
 
 
-def test_a_giant_exit_code_is_no_crash() -> None:
+def test_a_giant_exit_code_does_not_raise() -> None:
     assert is_failure("exit code " + "9" * 10_000)

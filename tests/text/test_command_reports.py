@@ -27,11 +27,13 @@ NOTE = "<task-notification>\n<task-id>{}</task-id>\n<status>{}</status>\n<summar
         (f"see {TASK.format('failed')}", CommandReport(f"see {TASK.format('failed')}")),
     ],
 )  # fmt: skip
-def test_what_a_client_says_of_a_command_is_no_output(text: str, expected: CommandReport) -> None:
+def test_the_report_header_of_a_client_is_split_from_the_output(
+    text: str, expected: CommandReport
+) -> None:
     assert read_report(text) == expected
 
 
-def test_one_text_tells_of_several_commands() -> None:
+def test_one_text_may_report_several_commands() -> None:
     text = "\n".join((NOTE.format("a", "failed", "exit code 9"), NOTE.format("b", "completed", "")))
     assert list(read_task_reports(text)) == [
         CommandReport("exit code 9", 9, "a"),
@@ -39,7 +41,7 @@ def test_one_text_tells_of_several_commands() -> None:
     ]
 
 
-def test_a_gateway_of_chats_tells_of_commands_in_lines_of_its_own() -> None:
+def test_system_lines_of_a_chat_gateway_report_commands() -> None:
     """OpenClaw, which writes eight letters of the id."""
     text = (
         "System: [2026-03-02 16:26:03 GMT+8] Exec completed (mellow-r, code 1) :: Rate limit exceeded\n"

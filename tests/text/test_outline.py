@@ -35,7 +35,7 @@ def count_omitted(outlined: str) -> int:
 
 
 @given(TEXTS, st.integers(100, 3_000), st.sampled_from(["", "compute x", "失败"]))
-def test_no_kind_takes_more_than_its_room_and_all_are_deterministic(
+def test_every_kind_of_outline_fits_its_room_and_is_deterministic(
     text: str, room: int, asked: str
 ) -> None:
     wanted = frozenset(terms(asked))
@@ -48,7 +48,7 @@ def test_no_kind_takes_more_than_its_room_and_all_are_deterministic(
 
 
 @given(TEXTS)
-def test_what_an_outline_of_lines_leaves_out_is_counted(text: str) -> None:
+def test_lines_that_an_outline_leaves_out_are_counted(text: str) -> None:
     for kind in ("code", "diff", "table"):
         if weighed := KINDS[kind](text, frozenset()):
             outlined = weighed.show(500)
@@ -58,7 +58,7 @@ def test_what_an_outline_of_lines_leaves_out_is_counted(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a word", "\n" * 500, "A paragraph of prose. " * 300])
-def test_a_text_without_a_shape_has_no_outline(text: str) -> None:
+def test_a_text_without_a_known_structure_has_no_outline(text: str) -> None:
     assert outline(text, frozenset()) is None
 
 
@@ -84,7 +84,7 @@ def test_the_first_line_of_each_kind_survives(news: list[str]) -> None:
     assert all(line in text for line in news)
 
 
-def test_of_tests_the_failures_and_the_figures_stay() -> None:
+def test_failures_and_totals_of_a_test_run_are_kept() -> None:
     passes = "\n".join(f"tests/test_{n}.py::test_it PASSED" for n in range(300))
     failure = "____ test_pay ____\n    def test_pay():\n>       assert pay(3) == 4\nE       AssertionError: assert 5 == 4\ntests/test_pay.py:9: AssertionError"
     figures = "==== 1 failed, 300 passed in 2.31s ===="
@@ -103,7 +103,7 @@ CODE = "import os\n" + "\n".join(
 
 
 @given(st.integers(0, 59), st.sampled_from(["{}", "{:4d}→", "{:4d}\t"]))
-def test_of_code_what_was_asked_for_survives(part: int, number: str) -> None:
+def test_code_that_the_request_mentions_is_kept(part: int, number: str) -> None:
     lines = CODE.split("\n")
     text = "\n".join(
         f"{number.format(n) if number != '{}' else ''}{line}" for n, line in enumerate(lines)
@@ -113,7 +113,7 @@ def test_of_code_what_was_asked_for_survives(part: int, number: str) -> None:
     assert f"return total  # end of {part}\n" in f"{outlined}\n"
 
 
-def test_of_code_lines_that_open_a_block_stay_beside_both_ends() -> None:
+def test_an_outline_of_code_keeps_block_openers_and_both_ends() -> None:
     _, outlined = show_outline(CODE, 1_500)
     assert outlined.startswith("import os\n")
     assert outlined.endswith("# end of 59")
@@ -153,7 +153,7 @@ def test_a_recursive_listing_is_grouped_by_its_own_folders() -> None:
     assert all(f"part{n}/ " in outlined for n in range(8))
 
 
-def test_a_search_shows_every_file_and_never_a_match_under_another_file() -> None:
+def test_a_search_outline_shows_the_first_match_of_every_file() -> None:
     text = "\n".join(
         f"src/f{n}.py:{k}:    call(thing_{k})" for n in range(12) for k in range(1, 30)
     )
@@ -167,7 +167,7 @@ def test_a_search_shows_every_file_and_never_a_match_under_another_file() -> Non
 
 
 @given(st.integers(0, 199), st.booleans())
-def test_of_an_array_the_entry_out_of_the_ordinary_survives(at: int, is_lines: bool) -> None:
+def test_the_unusual_entry_of_a_json_array_is_kept(at: int, is_lines: bool) -> None:
     entries = [
         {
             "id": n,
@@ -189,7 +189,7 @@ def test_of_an_array_the_entry_out_of_the_ordinary_survives(at: int, is_lines: b
     assert outlined.count('- {"id"') + count_omitted(outlined) == 200
 
 
-def test_of_json_that_was_written_wide_everything_may_fit() -> None:
+def test_widely_indented_json_is_shown_in_full_if_it_fits_when_compact() -> None:
     value = {"name": "refold", "versions": [{"number": n, "ok": True} for n in range(20)]}
     text = json.dumps(value, indent=8)
     assert len(text) > 1_200
@@ -201,14 +201,14 @@ def test_of_json_that_was_written_wide_everything_may_fit() -> None:
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, '{"a":' * 50_000, "{", "[1, 2", '"text"', "12", '{"a": 1} {']
 )
-def test_what_is_no_json_has_no_outline_as_json(text: str) -> None:
+def test_text_that_is_not_a_json_container_has_no_json_outline(text: str) -> None:
     assert KINDS["json"](text, frozenset()) is None
 
 
 # --- others ----------------------------------------------------------------------------------------
 
 
-def test_a_diff_shows_every_file_and_what_changed_first() -> None:
+def test_a_diff_outline_shows_every_file_and_its_first_change() -> None:
     body = "@@ -1,40 +1,40 @@\n" + "".join(f" kept {n}\n-old {n}\n+new {n}\n" for n in range(40))
     text = "".join(
         f"diff --git a/f{n}.py b/f{n}.py\n--- a/f{n}.py\n+++ b/f{n}.py\n{body}" for n in range(6)
@@ -220,7 +220,7 @@ def test_a_diff_shows_every_file_and_what_changed_first() -> None:
 
 
 @given(st.integers(1, 299), st.sampled_from([",", "\t", " | "]))
-def test_a_table_keeps_its_head_and_the_row_out_of_the_ordinary(at: int, mark: str) -> None:
+def test_a_table_outline_keeps_the_header_and_the_unusual_row(at: int, mark: str) -> None:
     rows = [
         ["id", "城市", "status"],
         *([str(n), ["上海", "北京"][n % 2], "ok"] for n in range(300)),
@@ -232,7 +232,7 @@ def test_a_table_keeps_its_head_and_the_row_out_of_the_ordinary(at: int, mark: s
     assert mark.join(rows[at]) in outlined.split("\n")
 
 
-def test_of_a_page_headings_links_and_what_was_asked_for_stay_and_no_script() -> None:
+def test_a_page_outline_keeps_headings_and_requested_text_but_no_scripts() -> None:
     parts = "".join(
         f"<h2>Part {n}</h2><p>On part {n} <a href='/p{n}'>more</a>. {'Words. ' * 30}</p>"
         for n in range(30)

@@ -45,7 +45,7 @@ def test_ids_of_calls_are_not_counted():
     assert count_message(short) == count_message(long)
 
 
-def test_thinking_counts_as_its_text_or_as_what_its_signature_holds():
+def test_thinking_counts_as_its_text_or_by_the_size_of_its_signature():
     assert words(Message("assistant", (Thinking("one two", "x" * 13),))) == MESSAGE + 2
     assert words(Message("assistant", (Thinking("one two", "x" * 6_500),))) == MESSAGE + 1_000
     assert words(Message("assistant", (Thinking("", "x" * 6_500),))) == MESSAGE + 1_000
@@ -78,13 +78,13 @@ def test_base64_broken_into_lines_never_counts_as_text():
     )  # the last, short line
 
 
-def test_an_unknown_part_of_plain_words_is_its_json():
+def test_an_unknown_part_without_base64_counts_as_its_json():
     json = '{"text":"' + "some words here, " * 100 + '"}'
     assert part_tokens(Opaque("x", json)) == estimate(json)
 
 
 @given(st.text('aA0+/=\\nr-_ "', max_size=3_000))
-def test_the_search_for_base64_is_linear_and_never_counts_more_than_the_text(json):
+def test_an_unknown_part_never_counts_more_than_its_text(json):
     assert part_tokens(Opaque("x", json * 3), len) <= 3 * len(json)
 
 
@@ -104,7 +104,7 @@ def test_the_search_for_base64_is_linear_and_never_counts_more_than_the_text(jso
         (Media("video", "video/mp4", size=250_000), 295),
     ],
 )
-def test_media_by_formula(media, tokens):
+def test_media_are_counted_by_kind_and_size(media, tokens):
     assert media_tokens(media) == tokens
 
 
@@ -112,12 +112,12 @@ def test_media_by_formula(media, tokens):
     ("width", "height", "tokens"),
     [(512, 512, 255), (1024, 1024, 765), (2048, 4096, 1105), (4096, 8192, 1105)],
 )
-def test_pictures_by_tiles(width, height, tokens):
+def test_images_are_counted_by_tiles(width, height, tokens):
     """The examples of OpenAI's guide to vision."""
     assert tile_tokens(Media("image", width=width, height=height)) == tokens
 
 
-def test_tiles_leave_everything_else_to_the_common_formula():
+def test_tile_tokens_counts_other_media_by_the_common_formula():
     for media in (Media("image"), Media("audio", size=1_000)):
         assert tile_tokens(media) == media_tokens(media)
 
@@ -138,7 +138,7 @@ SESSION = [
 ]
 
 
-def test_a_breakdown_adds_up_each_way():
+def test_a_breakdown_adds_up_by_role_by_kind_and_by_name():
     """Seed row S4-02: a report of where the tokens are."""
     view = View.of(SESSION, profile=Profile(fixed_tokens=500))
     cut = break_down(view)
@@ -153,7 +153,7 @@ def test_a_breakdown_adds_up_each_way():
     assert cut.names["read"] == cut.kinds["call"] + cut.kinds["result"]
 
 
-def test_a_breakdown_of_what_is_shown_and_of_what_was_said():
+def test_a_breakdown_counts_the_edited_view_or_the_reverted_one():
     view = View.of(SESSION)
     shorter = Message("tool", (ToolResult("c1", (Text("[cleared]"),)),))
     edited = view.apply(view.replace(2, shorter))
@@ -161,7 +161,7 @@ def test_a_breakdown_of_what_is_shown_and_of_what_was_said():
     assert break_down(edited.revert()) == break_down(view)
 
 
-def test_system_and_tools_come_apart_when_the_payload_is_known(anthropic_view):
+def test_system_prompt_and_tools_are_counted_separately_for_a_payload(anthropic_view):
     cut = break_down(anthropic_view)
     assert cut.total == anthropic_view.tokens_uncalibrated
     assert cut.system == count_fixed((Text("You are a coder. " * 20),), ())

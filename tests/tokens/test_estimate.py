@@ -26,19 +26,19 @@ def test_empty_text_has_no_tokens():
 
 
 @given(ANY)
-def test_any_text_has_between_one_token_for_128_bytes_and_one_for_each(text):
+def test_any_text_has_from_one_token_per_128_bytes_to_one_per_byte(text):
     size = len(text.encode("utf-8", "surrogatepass"))
     assert -(-size // 128) <= estimate(text) <= size
 
 
 @given(st.binary(max_size=2_000), st.integers(0, 255))
-def test_the_checksum_is_the_sum(data, byte):
+def test_total_returns_the_sum_of_the_bytes(data, byte):
     assert total(data) == sum(data)
     assert total(bytes([byte]) * 700) == 700 * byte
 
 
 @given(st.binary(max_size=200))
-def test_neighbours_share_a_byte(raw):
+def test_pairs_of_and_fours_of_pack_the_classes_of_neighbouring_bytes(raw):
     raw = raw.translate(None, LEFT_OUT)
     classes = [*raw.translate(PAIR_CLASSES), 0]
     assert list(pairs_of(raw)) == [
@@ -50,7 +50,7 @@ def test_neighbours_share_a_byte(raw):
 
 
 @given(ANY, st.integers(2, 50))
-def test_a_text_many_times_over_costs_about_as_many_times(text, times):
+def test_a_repeated_text_has_about_its_tokens_times_the_repetitions(text, times):
     """Only what happens at the seams differs."""
     block = text + "\n"
     assert (
@@ -63,7 +63,7 @@ def test_a_text_many_times_over_costs_about_as_many_times(text, times):
     "unit",
     [" ", "a", "\n", "\t", "=", "0", "AbC9/+", "deadbeef", "好", "😀", "\ud800", "\r", "─", "한"],
 )
-def test_a_million_of_one_thing_is_bounded(unit):
+def test_a_million_repeated_characters_have_at_most_one_token_per_byte(unit):
     text = unit * (1_000_000 // len(unit))
     tokens = estimate(text)
     assert 0 < tokens <= len(text.encode("utf-8", "surrogatepass"))
@@ -118,10 +118,10 @@ O200K = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_common_kinds_are_not_far_off(kind):
+def test_common_kinds_of_text_are_estimated_within_25_percent_of_o200k(kind):
     assert estimate(KINDS[kind] * 20) == pytest.approx(O200K[kind] * 20, rel=0.25)
 
 
-def test_random_base64_and_hex_are_many_tokens():
+def test_base64_has_more_than_one_token_per_four_characters():
     base64 = (string.ascii_letters + string.digits + "+/") * 100
     assert estimate(base64) > len(base64) / 4

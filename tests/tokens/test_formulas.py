@@ -21,25 +21,25 @@ ASCII = st.text(st.characters(codec="ascii"))
 
 
 @pytest.mark.parametrize("count", ALL)
-def test_nothing_is_no_token_and_anything_is_one(count):
+def test_empty_text_has_no_tokens_and_any_other_text_has_at_least_one(count):
     """S1-14 S4-17 C1-12 C4-1: an empty text counts 0, and no text rounds down to it."""
     assert count("") == 0
     assert all(count(text) >= 1 for text in ("a", "你", "ab", "!", "\n", "é", "😀"))
 
 
-def test_four_characters_a_token():
+def test_quarter_counts_four_characters_as_one_token():
     """S0-34: the count that splits the history."""
     assert [quarter("a" * n) for n in (4, 5, 8, 400)] == [1, 2, 2, 100]
 
 
 @given(HAN, ASCII)
 @example("你" * 30, "a" * 40)
-def test_chinese_and_english_have_ratios_of_their_own(chinese, english):
+def test_two_ratios_counts_chinese_and_ascii_at_different_ratios(chinese, english):
     """S1-14 S1-15 S1-16: 1.5 Chinese characters a token, 4 of ASCII, no library."""
     assert two_ratios(chinese + english) == math.ceil(len(chinese) / 1.5 + len(english) / 4)
 
 
-def test_the_table_of_the_soft_and_hard_compactor():
+def test_rather_over_follows_the_table_of_the_soft_hard_compactor():
     """S2-24: each row of the table, and the sum rounded up; 0.3 of a token for a letter is rather too much (C2-2)."""
     assert rather_over("你好") == 3
     assert rather_over("㐀㐁") == 3
@@ -50,7 +50,7 @@ def test_the_table_of_the_soft_and_hard_compactor():
     assert rather_over("你好, world\n") == math.ceil(3 + 6 * 0.3 + 2 * 0.25)
 
 
-def test_the_estimate_is_over_rather_than_under():
+def test_rather_over_does_not_undercount_other_scripts_and_punctuation():
     """S2-25 C2-1: what the listing counts as 0.3 of a token counts as much as it is."""
     assert rather_over("，！？；：") >= 5
     assert rather_over("안녕하세요") >= 5
@@ -62,12 +62,12 @@ def test_the_estimate_is_over_rather_than_under():
 
 @given(HAN, ASCII)
 @example("你" * 10, "a" * 40)
-def test_the_prune_estimate(chinese, english):
+def test_chinese_and_ascii_follows_the_formula_of_the_seed(chinese, english):
     """S4-17: 1.5 tokens a Chinese character, a quarter for ASCII."""
     assert chinese_and_ascii(chinese + english) == math.ceil(1.5 * len(chinese) + len(english) / 4)
 
 
-def test_no_script_is_a_quarter_of_a_token():
+def test_chinese_and_ascii_does_not_count_kana_hangul_or_emoji_as_ascii():
     """C4-1: kana, Hangul and emoji are no ASCII."""
     assert chinese_and_ascii("こんにちは世界") >= 10
     assert chinese_and_ascii("안녕하세요") >= 7
@@ -81,6 +81,6 @@ def test_any_text_is_counted(count, text):
 
 
 @pytest.mark.parametrize("count", ALL)
-def test_each_is_a_counter_to_choose(count):
+def test_every_formula_can_be_used_to_count_messages(count):
     """S1-16 X-1: messages are counted by any of them."""
     assert counter(count)(user("你好, world")) == 4 + count("你好, world")

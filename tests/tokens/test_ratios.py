@@ -79,7 +79,7 @@ def estimate_body(body: dict[str, Any], format: str) -> int:
         (("gpt-5", "gemini-2.5-pro", "deepseek-chat", "qwen3-coder", "llama-claude", ""), 1.0, 1.0),
     ],
 )
-def test_f15_a_family_has_a_prior_under_every_spelling_and_what_was_not_measured_has_none(
+def test_f15_a_family_has_one_prior_in_every_spelling_and_unmeasured_ones_have_1(
     names, least, most
 ):
     assert {prior_of(name) for name in names} <= {prior_of(names[0])}
@@ -87,7 +87,7 @@ def test_f15_a_family_has_a_prior_under_every_spelling_and_what_was_not_measured
     assert PRIORS.date >= "2026-11-22"
 
 
-def test_f15_only_the_estimator_has_a_prior():
+def test_f15_the_prior_applies_only_to_the_built_in_estimator():
     assert is_estimator(count_message)
     assert is_estimator(counter(estimate))
     assert is_estimator(counter(estimate, lambda media: 7))
@@ -107,7 +107,7 @@ def test_f15_only_the_estimator_has_a_prior():
 @given(
     st.sampled_from(NAMES), st.integers(1, 6), st.text(max_size=400), st.booleans(), st.booleans()
 )
-def test_f15_law_without_a_report_tokens_are_the_estimate_times_the_prior_system_prompt_and_tools_too(
+def test_f15_law_without_a_report_all_tokens_are_the_estimate_times_the_prior(
     model, turns, system, tools, named
 ):
     body = {"messages": talk(turns), "system": system}
@@ -130,7 +130,7 @@ def test_f15_law_without_a_report_tokens_are_the_estimate_times_the_prior_system
     assert compact.preview(body).before.tokens == view.tokens
 
 
-def test_f15_a_list_of_messages_has_the_prior_and_the_window_of_the_model_that_the_compactor_names():
+def test_f15_a_list_of_messages_has_the_prior_and_window_of_the_compactors_model():
     view = Compactor([], NEVER, model=OLDER)(talk(5))
     assert view.tokens == round(prior_of(OLDER) * view.estimate)
     assert Compactor([], NEVER)(talk(5)).tokens == view.estimate
@@ -141,7 +141,7 @@ def test_f15_a_list_of_messages_has_the_prior_and_the_window_of_the_model_that_t
 
 
 @given(st.sampled_from(NAMES), st.floats(0.7, 2.5))
-def test_f15_law_with_a_report_the_prior_is_gone(model, real):
+def test_f15_law_a_report_of_usage_replaces_the_prior(model, real):
     compact = Compactor([], NEVER, format="openai_chat")
     body = {"model": model, "messages": talk(9)}
     view = compact(body)
@@ -152,7 +152,7 @@ def test_f15_law_with_a_report_the_prior_is_gone(model, real):
     assert shorter.tokens == pytest.approx(real * shorter.estimate, abs=2)
 
 
-def test_f15_a_report_that_cannot_be_of_one_request_leaves_the_prior():
+def test_f15_an_implausible_report_is_ignored_and_the_prior_remains():
     compact = Compactor([], NEVER)
     view = compact({"model": OLDER, "messages": talk(9)})
     compact.report(view, {"prompt_tokens": 100 * view.estimate, "completion_tokens": 1})
@@ -161,7 +161,7 @@ def test_f15_a_report_that_cannot_be_of_one_request_leaves_the_prior():
     )
 
 
-def test_f15_what_one_compactor_learned_another_knows_that_shares_its_reports():
+def test_f15_compactors_that_share_reports_share_their_calibration():
     reports = Reports()
     first, second = (Compactor([], NEVER, reports=reports) for _ in range(2))
     view = first({"model": OLDER, "messages": talk(9)})
@@ -220,13 +220,13 @@ def first_hard(model: str, api: str) -> int:
 
 
 @pytest.mark.parametrize(("model", "api"), [(OLDER, "openai_chat"), ("gemini-3-pro", "gemini")])
-def test_f15_the_hard_level_of_a_gateway_counts_as_the_model_does(model: str, api: str):
+def test_f15_the_hard_level_of_a_gateway_uses_the_prior_of_the_model(model: str, api: str):
     assert first_hard(model, api) == pytest.approx(
         first_hard("plain", api) / prior_of(model), abs=1
     )
 
 
-def test_f15_a_request_of_gemini_goes_out_without_a_model_in_its_body():
+def test_f15_a_gemini_request_is_sent_without_a_model_in_its_body():
     with Driver(windows=WINDOWS) as driver:
         out = prepare(driver, "gemini-3-pro", 80, "gemini")
     assert out.edits
@@ -236,7 +236,7 @@ def test_f15_a_request_of_gemini_goes_out_without_a_model_in_its_body():
 # --- the command line -----------------------------------------------------------------------------
 
 
-def test_f15_a_session_file_is_counted_as_estimated_on_every_screen(tmp_path):
+def test_f15_a_session_file_is_counted_by_the_estimate_without_a_prior(tmp_path):
     """Parts, edits and totals of one screen have one counter (F17)."""
     file = tmp_path / "body.json"
     file.write_text(json.dumps({"model": OLDER, "max_tokens": 9, "messages": talk(9)}))

@@ -150,7 +150,7 @@ ANTHROPIC = {
         "opencode with a sum",
     ],
 )
-def test_every_form_is_read(usage, expected):
+def test_usage_is_read_in_the_form_of_every_provider(usage, expected):
     assert read_usage(usage) == expected
 
 
@@ -192,11 +192,11 @@ def test_litellms_cache_fields_are_inside_its_prompt_tokens(fields, hour):
 
 
 @pytest.mark.parametrize("name", ["prompt_tokens", "prompt_cache_hit_tokens"])
-def test_an_empty_field_of_another_api_hides_no_figure(name):
+def test_a_zero_field_of_another_api_does_not_hide_the_usage(name):
     assert read_usage({name: 0, "completion_tokens": 0, **ANTHROPIC}) == read_usage(ANTHROPIC)
 
 
-def test_of_several_iterations_the_last_is_the_request():
+def test_the_last_of_several_iterations_is_the_usage_of_the_request():
     """Compaction on the server: the top level leaves its tokens out, or sums what no one request had."""
     iterations = [
         {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
@@ -227,7 +227,7 @@ def test_of_several_iterations_the_last_is_the_request():
         {"input_tokens": 10**16},
     ],
 )
-def test_without_usage_nothing_is_read(usage):
+def test_invalid_or_empty_usage_is_read_as_none(usage):
     assert read_usage(usage) is None
 
 
@@ -249,7 +249,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_no_object_raises(usage):
+def test_read_usage_does_not_raise_for_any_json(usage):
     reading = read_usage(usage)
     assert reading is None or reading.input > 0
 

@@ -62,7 +62,7 @@ def still():
         ("compact", {"messages": MESSAGES, "agentId": "b", "config": {"keep_recent_messages": 2}}),
     ],
 )
-def test_the_four_commands_answer_as_their_dispatcher_does(
+def test_the_four_preset_commands_return_what_their_dispatcher_returns(
     still: ApiGateway, name: str, arguments: dict
 ) -> None:
     """S2-33, S2-34, S2-35, S2-36 over HTTP."""
@@ -73,7 +73,7 @@ def test_the_four_commands_answer_as_their_dispatcher_does(
     )
 
 
-def test_the_preset_s_client_speaks_http(still: ApiGateway) -> None:
+def test_the_preset_client_works_over_this_http_api(still: ApiGateway) -> None:
     """S2-37: the async client with its four entries, over this API."""
 
     def carry(request: dict) -> dict:
@@ -100,7 +100,7 @@ def test_the_preset_s_client_speaks_http(still: ApiGateway) -> None:
 # --- what was done ----------------------------------------------------------------------------
 
 
-def test_a_session_is_described_in_figures(at: ApiGateway) -> None:
+def test_a_listed_session_has_its_token_edit_and_request_counts(at: ApiGateway) -> None:
     answer = at.say(LONG)
     assert eventually(lambda: at.get("sessions").json()["sessions"][0]["requests"] == 1), (
         "booked in a second"
@@ -127,7 +127,7 @@ def test_two_tenants_are_two_sessions_and_the_latest_comes_first(at: ApiGateway)
     assert at.get("sessions", limit=1, offset=1).json() == {"sessions": [second], "total": 2}
 
 
-def test_history_tells_edits_and_attempts_and_nothing_that_was_said(at: ApiGateway) -> None:
+def test_history_lists_edits_and_attempts_and_quotes_text_only_in_summaries(at: ApiGateway) -> None:
     at.say(LONG)
     answer = at.get("history", session=at.session())
     history = answer.json()
@@ -140,7 +140,7 @@ def test_history_tells_edits_and_attempts_and_nothing_that_was_said(at: ApiGatew
     assert len(at.get("history", session=at.session(), limit=1).json()["attempts"]) == 1
 
 
-def test_what_is_still_there_is_not_listed(at: ApiGateway) -> None:
+def test_history_of_a_clipped_result_does_not_include_the_kept_text(at: ApiGateway) -> None:
     """A clipped result shows its beginning and its end, which were said: of its edit only our words are told."""
     body = chat_request(1, "large")
     body["messages"][-1]["content"] = f"{SECRET}\n" + "line of a log\n" * 20_000
@@ -151,7 +151,7 @@ def test_what_is_still_there_is_not_listed(at: ApiGateway) -> None:
     assert SECRET not in answer.text and "line of a log" not in answer.text
 
 
-def test_what_a_session_saved_is_what_the_ledger_says() -> None:
+def test_saved_dollars_of_a_session_match_the_ledger() -> None:
     with serve_api(prices=Rates(input=2.0, output=9.0, read=0.2, write=2.5)) as at:
         at.say(LONG)
         assert eventually(
@@ -171,7 +171,7 @@ def test_what_a_session_saved_is_what_the_ledger_says() -> None:
         )
 
 
-def test_only_what_is_shown_is_read_from_the_ledger() -> None:
+def test_only_the_requested_sessions_are_read_from_the_ledger() -> None:
     """Neither the whole ledger of attempts nor the whole net ledger is read for one session or one page."""
     with serve_api(record="1d") as at:
         at.say(LONG)
@@ -197,7 +197,7 @@ def test_only_what_is_shown_is_read_from_the_ledger() -> None:
         assert asked == {first, second}
 
 
-def test_where_transcripts_are_recorded_they_may_be_read() -> None:
+def test_hidden_text_can_be_read_if_transcripts_are_recorded() -> None:
     with serve_api(record="1d") as at:
         at.say(LONGER)
         session = at.session()
@@ -329,7 +329,7 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: ApiGateway,
         assert after == body
 
 
-def test_with_the_request_sent_along_the_answer_holds_it(at: ApiGateway) -> None:
+def test_a_preview_that_includes_the_request_returns_the_compacted_request(at: ApiGateway) -> None:
     """The conversation is found by the client's headers, also before its first request."""
     answer = at.post("preview", request=LONGER, headers=KEY, to=2_000).json()
     assert answer["request"]["model"] == "local" and len(answer["request"]["messages"]) < len(
@@ -343,7 +343,7 @@ def test_with_the_request_sent_along_the_answer_holds_it(at: ApiGateway) -> None
     assert at.session() == answer["session"]
 
 
-def test_the_preview_that_is_sent_along_and_the_one_out_of_memory_are_one(at: ApiGateway) -> None:
+def test_previews_of_a_posted_and_of_a_remembered_request_are_equal(at: ApiGateway) -> None:
     at.say(LONG)
     session = at.session()
     memory, posted = (
@@ -362,7 +362,7 @@ def test_the_preview_that_is_sent_along_and_the_one_out_of_memory_are_one(at: Ap
     )
 
 
-def test_a_preview_comes_down_to_its_own_goal_by_a_summary(at: ApiGateway) -> None:
+def test_a_preview_reaches_its_own_token_goal_with_a_summary(at: ApiGateway) -> None:
     """The summary was made for the gateway's target: it hid three messages, and all results went."""
     at.say(LONG)
     preview = at.post("preview", session=at.session(), to=2_500).json()
@@ -401,7 +401,7 @@ def test_the_summary_of_a_range_is_made_and_booked_once(at: ApiGateway) -> None:
     assert not at.post("preview", **asked).json()["edits"], "there is nothing new in it"
 
 
-def test_the_summary_of_a_range_takes_a_quarter_of_it_at_most(at: ApiGateway) -> None:
+def test_the_summary_of_a_range_has_at_most_about_a_quarter_of_its_tokens(at: ApiGateway) -> None:
     body = chat_request(12)
     for n, message in enumerate(body["messages"]):
         if message["role"] == "tool":
@@ -415,7 +415,7 @@ def test_the_summary_of_a_range_takes_a_quarter_of_it_at_most(at: ApiGateway) ->
     assert 0.1 * edit["tokens_before"] < edit["tokens_after"] < 0.27 * edit["tokens_before"]
 
 
-def test_a_preview_is_accepted_once_however_many_ask_at_once(at: ApiGateway) -> None:
+def test_concurrent_requests_accept_a_preview_only_once(at: ApiGateway) -> None:
     """Four of six were told that they had, and the ledger had four rows."""
     at.say(chat_request(10))
     session = at.session()
@@ -429,7 +429,7 @@ def test_a_preview_is_accepted_once_however_many_ask_at_once(at: ApiGateway) -> 
     assert len([row for row in rows if row["action"] == "accept"]) == 1
 
 
-def test_a_preview_that_could_not_be_accepted_waits_for_another_try(
+def test_a_preview_can_be_accepted_again_after_a_store_failure(
     at: ApiGateway, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Why it could not is in the log."""
@@ -451,7 +451,7 @@ def test_a_preview_that_could_not_be_accepted_waits_for_another_try(
 
 
 @pytest.mark.parametrize(("steps", "fits"), [(10, True), (40, False)])
-def test_taking_back_says_whether_the_next_request_is_sent_so(
+def test_revert_reports_whether_the_next_request_fits_without_the_edits(
     at: ApiGateway, steps: int, fits: bool
 ) -> None:
     """What does not fit is compacted again: its size was announced all the same."""
@@ -483,7 +483,7 @@ def test_models_are_asked_for_a_preview_and_not_for_accepting_it() -> None:
         assert len(asked) == before
 
 
-def test_a_preview_asks_a_model_that_requests_leave_alone_after_failures() -> None:
+def test_a_preview_calls_a_model_whose_circuit_breaker_is_open() -> None:
     ask = Fallback(lambda _: Answer("## Goal\n- nothing was found"))
     for _ in range(3):
         ask.breaker.record_failure("HTTP 401")
@@ -493,7 +493,7 @@ def test_a_preview_asks_a_model_that_requests_leave_alone_after_failures() -> No
         assert not ask.breaker.is_open, "it answers again, and requests may ask it"
 
 
-def test_what_was_thought_since_the_preview_loses_its_signature(at: ApiGateway) -> None:
+def test_thinking_received_between_preview_and_accept_loses_its_signature(at: ApiGateway) -> None:
     """AN-7: it was thought of the conversation without the edits."""
     path, body = bodies()["anthropic"]
     at.say(body, path)
@@ -515,7 +515,7 @@ def test_what_was_thought_since_the_preview_loses_its_signature(at: ApiGateway) 
     )
 
 
-def test_a_part_that_clears_thinking_between_other_thinking_takes_along_what_is_behind_it() -> None:
+def test_accepting_a_part_that_clears_middle_thinking_clears_later_thinking_too() -> None:
     """AN-10: only the oldest may go alone; the provider refused the next request."""
     messages = [{"role": "user", "content": "Go on."}]
     for n in range(5):
@@ -536,7 +536,7 @@ def test_a_part_that_clears_thinking_between_other_thinking_takes_along_what_is_
     assert check(sent.json, before=before) == ()
 
 
-def test_the_answer_that_an_edit_by_hand_crosses_loses_its_signature(at: ApiGateway) -> None:
+def test_an_answer_in_flight_while_edits_change_by_hand_loses_its_signature(at: ApiGateway) -> None:
     """AN-7: it was on its way when edits were accepted or undone; the provider had to refuse it first."""
     path, body = bodies()["anthropic"]
     messages = list(body["messages"])
@@ -561,7 +561,7 @@ def test_the_answer_that_an_edit_by_hand_crosses_loses_its_signature(at: ApiGate
     assert b'"aware 2"' in answer("aware 2")
 
 
-def test_what_a_process_accepts_of_a_history_that_another_answered_it_undoes(
+def test_a_process_can_revert_edits_it_accepted_on_another_process_s_history(
     tmp_path: Path,
 ) -> None:
     """Its own latest request took the place of the session's: the edit was of a history that no
@@ -590,7 +590,7 @@ def test_what_a_process_accepts_of_a_history_that_another_answered_it_undoes(
             assert undone.status_code == 200 and undone.json()["reverted"] == edits
 
 
-def test_what_was_taken_back_is_not_decided_again(at: ApiGateway) -> None:
+def test_reverted_edits_are_not_made_again_for_the_same_history(at: ApiGateway) -> None:
     """Decisions about single results go too: a client that rewrites its beginning gets what was said."""
     body = chat_request(12, "large")
     body["messages"][3]["content"] = "x" * 60_000
@@ -607,7 +607,7 @@ def test_what_was_taken_back_is_not_decided_again(at: ApiGateway) -> None:
     ), "another history is another: local strategies act on it as on any"
 
 
-def test_recall_finds_what_edits_hide_for_who_has_the_history(at: ApiGateway) -> None:
+def test_recall_finds_hidden_text_only_for_a_caller_that_sends_the_history(at: ApiGateway) -> None:
     at.say(LONG)
     recalled = at.post("recall", request=LONG, headers=KEY, query=f"{SECRET} 3").json()
     assert recalled["session"] == at.session()
@@ -641,7 +641,7 @@ IMAGES = {
 
 
 @pytest.mark.parametrize("api", FIELDS)
-def test_a_session_with_images_is_compacted_and_edits_are_taken_back(api: str) -> None:
+def test_a_session_with_images_can_be_compacted_restored_and_reverted(api: str) -> None:
     """The bytes of images are not kept: operations asked for the request, which a page has not."""
     path, body = bodies()[api]
     parts = "parts" if api == "gemini" else "content"
@@ -680,7 +680,7 @@ def test_nothing_is_answered_without_the_token(still: ApiGateway, operation, hea
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
-def test_the_scheme_is_read_in_any_case(still: ApiGateway, scheme: str) -> None:
+def test_the_authorization_scheme_is_case_insensitive(still: ApiGateway, scheme: str) -> None:
     """RFC 9110, 11.1."""
     answer = still.client.get(
         "/refold/api/sessions", headers={"authorization": f"{scheme} {TOKEN}"}
@@ -737,11 +737,15 @@ BAD = [
 @pytest.mark.parametrize(
     "body", [*BAD, b"[" * 100_000, b'{"text":' * 50_000, b'{"text": ' + b"9" * 5_000 + b"}"]
 )
-def test_a_body_that_is_not_as_the_document_says_is_400(still: ApiGateway, body: bytes) -> None:
+def test_a_body_that_violates_the_openapi_document_is_answered_with_400(
+    still: ApiGateway, body: bytes
+) -> None:
     assert read_refusal(raw(still, body)) == (400, "bad_request")
 
 
-def test_every_other_mistake_has_a_status_of_its_own(still: ApiGateway) -> None:
+def test_other_invalid_requests_are_answered_with_their_status_and_error_code(
+    still: ApiGateway,
+) -> None:
     still.say(LONG)
     session, unknown = still.session(), "0" * 32
     assert read_refusal(raw(still, b"{}", "text/plain")) == (415, "unsupported")
@@ -792,7 +796,7 @@ def test_every_other_mistake_has_a_status_of_its_own(still: ApiGateway) -> None:
     assert read_refusal(wrong) == (405, "method") and wrong.headers["allow"] == "GET"
 
 
-def test_more_than_eight_at_once_are_asked_to_try_again(at: ApiGateway) -> None:
+def test_requests_beyond_the_concurrency_limit_get_503_with_retry_after(at: ApiGateway) -> None:
     api = at.served.gateway._api
     scope = {"path": "/refold/api/sessions", "method": "GET", "query_string": b"", "headers": []}
     answers = []
@@ -813,14 +817,14 @@ def test_more_than_eight_at_once_are_asked_to_try_again(at: ApiGateway) -> None:
     assert api._under_way == 0
 
 
-def test_a_body_has_a_limit() -> None:
+def test_a_body_beyond_the_size_limit_is_answered_with_413() -> None:
     with serve_api() as at:
         api = at.served.gateway._api
         api._limits = Limits(body_bytes=1_000)
         assert read_refusal(at.post("estimate_tokens", text="x" * 2_000)) == (413, "http_413")
 
 
-def test_a_conversation_that_is_worked_on_is_409() -> None:
+def test_a_busy_conversation_is_answered_with_409() -> None:
     with serve_api() as at:
         at.say(LONG)
         pipeline = at.served.gateway.pipeline
@@ -831,7 +835,9 @@ def test_a_conversation_that_is_worked_on_is_409() -> None:
 
 
 @pytest.mark.parametrize("name", ["history", "preview", "accept", "revert", "recall", "compact"])
-def test_a_failing_store_is_503_and_tells_nothing(at: ApiGateway, name: str, caplog) -> None:
+def test_a_failing_store_is_answered_with_503_without_details(
+    at: ApiGateway, name: str, caplog
+) -> None:
     """Whichever operation asks it; `compact` told the store's address."""
     at.say(LONG)
     session = at.session()

@@ -92,7 +92,9 @@ STEPS = st.lists(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(STEPS)
-def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_factory, steps) -> None:
+def test_f16_figures_match_the_store_after_any_sequence_of_restarts(
+    tmp_path_factory, steps
+) -> None:
     """Law: over any requests, restarts and processes, what the page asks for is what `refold report` says and what
     SQL finds in the store. After a restart the page said that no request had come, with $5.06 saved in the store."""
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
@@ -130,7 +132,7 @@ def test_f16_figures_are_those_of_the_store_whatever_was_restarted(tmp_path_fact
             )
 
 
-def test_what_a_session_cost_in_shadow_stays_in_its_bill(tmp_path) -> None:
+def test_the_cost_of_calls_in_shadow_mode_stays_in_the_session_total(tmp_path) -> None:
     """Its row had only what was billed since."""
     paid = 0.0
     with ScriptedProvider(answer_briefly) as upstream:
@@ -157,7 +159,7 @@ def test_what_a_session_cost_in_shadow_stays_in_its_bill(tmp_path) -> None:
             assert paid == pytest.approx(row["spent"]), "what its chart and table say"
 
 
-def test_f16_a_session_of_before_the_restart_is_listed_with_all_its_figures(
+def test_f16_a_session_keeps_all_its_figures_after_a_restart(
     tmp_path: Path,
 ) -> None:
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
@@ -187,7 +189,7 @@ def test_f16_a_session_of_before_the_restart_is_listed_with_all_its_figures(
         assert fleet.at(1).get("history", session=session).json()["edits"] == []
 
 
-def test_f16_a_session_that_was_not_seen_for_long_is_listed_with_what_is_booked(
+def test_f16_a_session_idle_for_over_a_week_is_listed_with_its_ledger_figures(
     tmp_path: Path,
 ) -> None:
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
@@ -218,7 +220,7 @@ def test_f16_a_session_that_was_not_seen_for_long_is_listed_with_what_is_booked(
         assert again["id"] == row["id"] and again["remembered"] and again["requests"] >= 1
 
 
-def test_f16_sessions_of_all_times_are_listed_page_by_page(tmp_path: Path) -> None:
+def test_f16_remembered_and_forgotten_sessions_are_listed_page_by_page(tmp_path: Path) -> None:
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         fleet = Fleet(tmp_path, upstream, stack)
         for n in range(5):
@@ -267,7 +269,7 @@ def consistent(at: ApiGateway, session: str) -> dict:
     st.integers(100, 9_000),
     st.sampled_from([2, 3, 4, 7, 12]),
 )
-def test_f17_figures_on_one_screen_are_of_one_counter(
+def test_f17_all_figures_on_one_screen_use_the_same_token_count(
     grows: list[int], to: int, letters: int
 ) -> None:
     """Laws: an edit hides at most what its session has; what is accepted is what was previewed; undo gives back what was;
@@ -320,7 +322,7 @@ def test_a_failure_before_its_session_is_known_is_counted_too() -> None:
         assert at.get("events").json()["changes"] == []
 
 
-def test_b12_api_and_page_count_as_the_headers_do() -> None:
+def test_b12_api_token_counts_equal_those_in_the_response_headers() -> None:
     """They had 39,273 tokens for a model of 20,000, by our own count; the headers 27,995."""
 
     def counts(asked):
@@ -348,7 +350,7 @@ def test_b12_api_and_page_count_as_the_headers_do() -> None:
         assert preview["attempts"][-1]["tokens_after"] == preview["tokens_after"]
 
 
-def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
+def test_f17_token_counts_of_attempts_match_the_rest_of_the_screen() -> None:
     def counts(asked):
         return replace(answer_briefly(asked), usage=(len(asked.body) // 2, 20, 0))
 
@@ -372,7 +374,7 @@ def test_f17_the_ledger_of_attempts_counts_as_the_rest_of_the_screen() -> None:
             assert all(row["after"] == following["before"] for row, following in pairwise(chain))
 
 
-def test_f17_a_compaction_is_listed_with_all_that_it_took_off() -> None:
+def test_f17_a_listed_compaction_has_the_tokens_saved_by_all_its_strategies() -> None:
     """The list beside the chart gave one that took off 118,257 tokens 4,971: those of the last of two strategies, of
     which the second had replaced what the first made."""
     strategies = (ClearToolResults(keep=1), Summarize(keep=2, max_tokens=400))
@@ -405,7 +407,7 @@ def read_on(at: ApiGateway, **which: str) -> str:
     return text
 
 
-def test_f21_all_that_was_said_can_be_read_a_part_at_a_time() -> None:
+def test_f21_hidden_text_of_any_length_can_be_read_in_parts() -> None:
     """20,000 characters of 800,000 were shown, without a word."""
     with serve_api(record="1d") as at:
         body = chat_request(40)
@@ -432,7 +434,7 @@ def test_f21_all_that_was_said_can_be_read_a_part_at_a_time() -> None:
         assert (beyond["text"], beyond["next"], beyond["total"]) == ("", None, len(whole))
 
 
-def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: ApiGateway) -> None:
+def test_f21_text_hidden_by_a_preview_is_readable_only_if_it_was_sent_along(at: ApiGateway) -> None:
     body = chat_request(40)
     body["messages"][3]["content"] = "a log line of many\n" * 5_000
     at.say(body)
@@ -465,7 +467,7 @@ def test_f21_what_a_preview_hides_can_be_read_by_who_sent_it(at: ApiGateway) -> 
     assert at.get("edit_text", edit="abcd").status_code == 400
 
 
-def test_f21_all_attempts_can_be_reached(at: ApiGateway) -> None:
+def test_f21_attempts_can_be_read_page_by_page(at: ApiGateway) -> None:
     at.say(chat_request(10))
     session = at.session()
     for _ in range(5):
@@ -540,7 +542,7 @@ def test_no_word_of_one_conversation_is_shown_in_another(names: list[str], steps
         assert not any(word in line for line in lines for word in words.values())
 
 
-def test_what_one_session_takes_back_no_session_of_the_same_history_offers() -> None:
+def test_edits_reverted_in_one_session_are_gone_in_others_with_the_same_history() -> None:
     with serve_api(record="7d") as at:
         for name in ("one", "two", "two"):
             at.say(chat_request(40), **{"x-session-id": name})
@@ -562,7 +564,7 @@ def test_what_one_session_takes_back_no_session_of_the_same_history_offers() -> 
 
 @pytest.mark.parametrize("sort", ["latest", "session", "tokens", "saved", "calls"])
 @pytest.mark.parametrize("up", ["false", "true"])
-def test_pages_by_cursor_hold_each_session_once_whatever_comes_meanwhile(
+def test_cursor_pages_list_each_session_once_and_invalid_cursors_are_refused(
     many: ApiGateway, sort: str, up: str
 ) -> None:
     whole = many.get("overview", sort=sort, ascending=up).json()["sessions"]
@@ -597,7 +599,7 @@ def log(tmp_path_factory) -> Iterator[CallLog]:
     limit=st.integers(1, 4),
 )
 @settings(max_examples=examples_at_night(15, 300))
-def test_files_stand_once_among_the_sessions_however_one_pages(
+def test_session_files_are_listed_once_among_the_sessions_with_any_paging(
     log: CallLog, times: list[int], sort: str, descending: bool, limit: int
 ) -> None:
     session_of_file = FoundSession("pi", Path("a"), 1, datetime.now(UTC))

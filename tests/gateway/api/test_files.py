@@ -93,7 +93,7 @@ def test_a_file_is_read_compacted_and_undone_as_by_the_command_line(at, file):
     assert digest(file) == before, "the file itself is only read"
 
 
-def test_damaged_edits_beside_a_file_are_not_the_gateways_store(at, file):
+def test_a_damaged_sidecar_is_answered_with_422_naming_the_file(at, file):
     session = at.get("overview").json()["sessions"][0]["id"]
     Path(f"{file}.refold").write_text("a shopping list, not a sidecar\n")
     answer = at.get("session", session=session)
@@ -101,7 +101,7 @@ def test_damaged_edits_beside_a_file_are_not_the_gateways_store(at, file):
     assert f"{file.name}.refold: not a Refold sidecar" in answer.json()["error"]["message"]
 
 
-def test_a_range_and_a_kind_of_a_file_are_compacted_alone(at):
+def test_a_range_or_chosen_strategies_of_a_file_can_be_compacted_alone(at):
     session = at.get("overview").json()["sessions"][0]["id"]
     asked = {"session": session, "start": 3, "stop": 21, "strategies": ["summary"]}
     preview = at.post("preview", **asked).json()
@@ -117,7 +117,7 @@ def test_a_range_and_a_kind_of_a_file_are_compacted_alone(at):
     }
 
 
-def test_a_result_has_the_tool_of_its_own_call_where_ids_come_again(at, file):
+def test_a_result_is_matched_to_its_own_call_if_call_ids_repeat(at, file):
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     lines[4] = lines[4].replace('"name": "read"', '"name": "bash"')
     same = "".join(lines).replace('"id": "c1"', '"id": "c0"').replace('Id": "c1"', 'Id": "c0"')
@@ -127,7 +127,7 @@ def test_a_result_has_the_tool_of_its_own_call_where_ids_come_again(at, file):
     assert [brief["tools"] for brief in briefs] == [[], [], ["read"], [], ["bash"]]
 
 
-def test_a_file_that_is_gone_or_damaged_is_said_so(at, file):
+def test_a_deleted_or_damaged_file_is_answered_with_422(at, file):
     session = at.get("overview").json()["sessions"][0]["id"]
     file.write_text("no session\n", encoding="utf-8")
     answer = at.get("session", session=session)
@@ -139,7 +139,7 @@ def test_a_file_that_is_gone_or_damaged_is_said_so(at, file):
     assert at.post("pin", session=session, message=0).status_code == 404
 
 
-def test_a_session_that_went_through_the_gateway_stands_in_the_list_once(at, file):
+def test_a_session_seen_by_the_gateway_and_in_a_file_is_listed_once(at, file):
     """Its client names it in its requests as in its file."""
     assert at.get("overview").json()["files"] == 1
     for name in ("another", PI_SESSION):
@@ -150,7 +150,7 @@ def test_a_session_that_went_through_the_gateway_stands_in_the_list_once(at, fil
     assert at.get("overview", source="file").json()["total"] == 0
 
 
-def test_rows_of_files_say_what_they_hold_once_they_were_read(at, file):
+def test_file_rows_show_model_calls_and_cost_once_the_file_was_read(at, file):
     gemini = file.parents[4] / ".gemini/tmp/0a/chats/session-2026-11-01T00-00-0c0c0c0c.json"
     gemini.parent.mkdir(parents=True)
     turns = [
@@ -176,7 +176,7 @@ def test_rows_of_files_say_what_they_hold_once_they_were_read(at, file):
     assert at.get("file_rows", sessions="0" * 32).json()["sessions"] == []
 
 
-def test_a_file_that_is_large_or_damaged_is_not_read_for_the_list(at, file):
+def test_a_large_or_damaged_file_is_listed_without_token_counts(at, file):
     large = file.with_name(f"large_{PI_SESSION[::-1]}.jsonl")
     large.write_bytes(file.read_bytes() + b"\n" * 2**24)
     file.write_bytes(b"no session" * 10)
@@ -188,7 +188,7 @@ def test_a_file_that_is_large_or_damaged_is_not_read_for_the_list(at, file):
     }
 
 
-def test_a_preview_of_more_parts_than_a_thousand_is_accepted_and_undone(tmp_path, monkeypatch):
+def test_a_preview_of_over_a_thousand_edits_can_be_accepted_and_undone(tmp_path, monkeypatch):
     """The page names each of them, however many: it was refused, and undoing took their square."""
     set_home(monkeypatch, tmp_path)
     write_pi_session(tmp_path, 1_010)

@@ -61,7 +61,7 @@ def test_every_schema_is_valid_json_schema(name) -> None:
 
 
 @given(st.data())
-def test_what_is_checked_is_what_json_schema_means(data) -> None:
+def test_argument_checks_agree_with_a_json_schema_validator(data) -> None:
     """Our checks and a whole validator agree on values of all shapes, fields of the right names among them."""
     operation = data.draw(st.sampled_from(OPERATIONS))
     keys = st.sampled_from(sorted(set(field_names(SCHEMAS[operation.arguments.__name__]))))
@@ -78,7 +78,7 @@ def test_what_is_checked_is_what_json_schema_means(data) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 @given(data=st.data())
-def test_near_misses_are_judged_alike(operation, data) -> None:
+def test_argument_checks_and_json_schema_agree_on_slightly_wrong_examples(operation, data) -> None:
     """The example of an operation with one thing changed, somewhere."""
     value = json.loads(json.dumps(operation.example))
     names = sorted(SCHEMAS[operation.arguments.__name__]["properties"])
@@ -89,7 +89,7 @@ def test_near_misses_are_judged_alike(operation, data) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_the_document_says_of_each_operation_what_the_table_says(operation) -> None:
+def test_the_openapi_document_matches_the_operation_table(operation) -> None:
     described = DOCUMENT["paths"][operation.path][operation.method.lower()]
     reference = {"$ref": f"#/components/schemas/{operation.arguments.__name__}"}
     answer = {"$ref": f"#/components/schemas/{operation.answer.__name__}"}
@@ -103,7 +103,7 @@ def test_the_document_says_of_each_operation_what_the_table_says(operation) -> N
     assert mistake(operation, operation.example) == "" and is_allowed(operation, operation.example)
 
 
-def test_all_operations_are_there_and_every_reference_leads_somewhere() -> None:
+def test_all_operations_are_documented_and_every_reference_resolves() -> None:
     commands = {
         "estimate_tokens",
         "estimate_messages_tokens",
@@ -122,13 +122,13 @@ def test_all_operations_are_there_and_every_reference_leads_somewhere() -> None:
             place = place[step]
 
 
-def test_every_field_of_an_answer_is_always_there() -> None:
+def test_every_field_of_an_answer_is_required() -> None:
     for operation in OPERATIONS:
         schema = SCHEMAS[operation.answer.__name__]
         assert schema["required"] == list(schema["properties"])
 
 
-def test_types_follow_the_values_they_describe() -> None:
+def test_argument_types_match_the_config_fields_and_api_names() -> None:
     """The preset's settings and the four APIs are written down a second time for their types."""
     assert ConfigOverrides.__struct_fields__ == tuple(
         field.name for field in fields(CompactionConfig)
@@ -138,7 +138,7 @@ def test_types_follow_the_values_they_describe() -> None:
     ]["enum"] == sorted(APIS)
 
 
-def test_whole_numbers_may_be_spelt_with_a_point() -> None:
+def test_integers_may_be_written_with_a_decimal_point() -> None:
     """To JSON Schema 7.0 is an integer."""
     body = b'{"messages": [], "config": {"reserve_tokens": 7.0}}'
     assert read_arguments(body, BY_NAME["check_threshold"].arguments).config.reserve_tokens == 7
@@ -160,12 +160,12 @@ def test_mistakes_name_the_field_and_what_to_write_instead() -> None:
 
 
 @pytest.mark.parametrize(("query", "limit"), [(b"", 100), (b"limit=7", 7), (b"limit=1000", 1_000)])
-def test_a_query_is_text_and_its_numbers_are_read(query: bytes, limit: int) -> None:
+def test_numbers_in_a_query_string_are_parsed(query: bytes, limit: int) -> None:
     assert read_query(query, BY_NAME["sessions"].arguments).limit == limit
 
 
 @pytest.mark.parametrize("query", [b"limit=x", b"limit=", b"limit=0", b"limit=1001", b"limit=7.5", b"limit=null", b"limit=true", b"scope=x", b"limit=1&limit=1", b"\xff"])  # fmt: skip
-def test_a_query_that_is_not_as_the_document_says_is_refused(query: bytes) -> None:
+def test_an_invalid_query_string_is_refused(query: bytes) -> None:
     with pytest.raises(Problem):
         read_query(query, BY_NAME["sessions"].arguments)
 
@@ -178,7 +178,7 @@ def test_a_query_that_is_not_as_the_document_says_is_refused(query: bytes) -> No
         (b'{"messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too deep"),
     ],
 )
-def test_what_no_parser_reads_is_the_callers_mistake(body: bytes, words: str) -> None:
+def test_a_body_that_cannot_be_parsed_is_answered_with_400(body: bytes, words: str) -> None:
     with pytest.raises(Problem, match=words) as raised:
         read_arguments(body, BY_NAME["compact"].arguments)
     assert raised.value.status == 400
@@ -192,14 +192,12 @@ def test_what_no_parser_reads_is_the_callers_mistake(body: bytes, words: str) ->
         (b'{"to": 9, "api": "x"}', "there are anthropic, openai_chat"),
     ],
 )
-def test_a_word_that_is_none_of_those_there_are_is_answered_with_them(
-    body: bytes, words: str
-) -> None:
+def test_an_unknown_enum_value_is_refused_with_the_allowed_values(body: bytes, words: str) -> None:
     with pytest.raises(Problem, match=words):
         read_arguments(body, BY_NAME["preview"].arguments)
 
 
-def test_lone_surrogates_of_a_transcript_are_read() -> None:
+def test_lone_surrogates_in_text_are_accepted() -> None:
     """Programs cut texts in the middle of a character, and clients send them on."""
     assert (
         read_arguments(rb'{"text": "\ud83d"}', BY_NAME["estimate_tokens"].arguments).text

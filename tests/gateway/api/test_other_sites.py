@@ -35,7 +35,7 @@ def reason(sites: OriginPolicy = LOOPBACK, **headers: str) -> str:
         *("refold", "refold:8484", "host.docker.internal:8484", "192.168.1.5", "[fd00::1]:80"),
     ],
 )
-def test_c13_names_that_no_public_server_can_have_are_ours(host: str) -> None:
+def test_c13_host_names_that_cannot_be_public_are_accepted(host: str) -> None:
     assert reason(host=host) == ""
 
 
@@ -59,7 +59,7 @@ def test_c13_names_that_no_public_server_can_have_are_ours(host: str) -> None:
         ),
     ],
 )
-def test_c13_a_name_that_was_made_to_lead_here_is_refused(host: str) -> None:
+def test_c13_a_public_host_name_is_refused_against_dns_rebinding(host: str) -> None:
     """DNS rebinding: the page of such a site could read what a local model without a key answers."""
     assert reason(host=host) == "foreign_host"
     assert (
@@ -68,7 +68,7 @@ def test_c13_a_name_that_was_made_to_lead_here_is_refused(host: str) -> None:
     )
 
 
-def test_c13_names_that_are_configured_are_ours_and_elsewhere_any_is() -> None:
+def test_c13_configured_host_names_are_accepted_and_off_loopback_any_name_is() -> None:
     """A reverse proxy on the same machine passes its public name on; behind another address names are not known."""
     sites = OriginPolicy(allows_local=True, allowed_hosts=("models.example", "*.corp.example"))
     assert reason(sites, host="Models.example:443") == reason(sites, host="a.b.corp.example") == ""
@@ -106,7 +106,7 @@ def test_c13_names_that_are_configured_are_ours_and_elsewhere_any_is() -> None:
         *("capacitor://localhost", "chrome-extension://abcdef", "moz-extension://123-456"),
     ],
 )
-def test_c13_pages_of_this_machine_and_applications_may_ask(origin: str) -> None:
+def test_c13_requests_from_local_pages_and_applications_are_accepted(origin: str) -> None:
     assert reason(origin=origin, sec_fetch_site="cross-site") == ""
 
 
@@ -129,7 +129,7 @@ def test_c13_pages_of_this_machine_and_applications_may_ask(origin: str) -> None
         ),
     ],
 )
-def test_c13_pages_of_other_sites_may_not(origin: str) -> None:
+def test_c13_requests_from_pages_of_other_sites_are_refused(origin: str) -> None:
     assert reason(origin=origin) == "foreign_site"
     assert reason(origin=origin, content_type="text/plain;charset=UTF-8") == "foreign_site"
     assert (
@@ -141,13 +141,13 @@ def test_c13_pages_of_other_sites_may_not(origin: str) -> None:
     )
 
 
-def test_c13_what_a_browser_sends_without_an_origin() -> None:
+def test_c13_a_cross_site_request_without_an_origin_is_refused() -> None:
     """An image or a form with GET; a page that was typed in; programs say nothing of the kind."""
     assert reason(sec_fetch_site="cross-site") == "foreign_site"
     assert reason(sec_fetch_site="none") == reason(sec_fetch_site="same-origin") == reason() == ""
 
 
-def test_c13_an_application_without_a_site_comes_through_once_it_sends_what_no_page_can() -> None:
+def test_c13_origin_null_is_accepted_with_a_key_or_a_json_body() -> None:
     """Electron with its checks off has the origin `null`, as any page may have; a key or JSON takes a preflight elsewhere."""
     assert (
         reason(origin="null", authorization="Bearer k")
@@ -162,7 +162,7 @@ def test_c13_an_application_without_a_site_comes_through_once_it_sends_what_no_p
     assert reason(origin="https://evil.example", content_type="application/json") == "foreign_site"
 
 
-def test_c13_sites_that_are_configured_may_ask_and_the_gateways_own_name_too() -> None:
+def test_c13_configured_origins_and_the_gateways_own_origin_are_accepted() -> None:
     sites = OriginPolicy(
         allows_local=True,
         allowed_origins=("https://chat.example", "https://*.corp.example"),
@@ -178,7 +178,7 @@ def test_c13_sites_that_are_configured_may_ask_and_the_gateways_own_name_too() -
     assert reason(sites, origin="http://chat.example") == "foreign_site"
 
 
-def test_c13_the_admin_paths_are_stricter_by_the_same_rule() -> None:
+def test_c13_admin_rules_accept_only_loopback_hosts_and_origins() -> None:
     assert (
         reason(OriginPolicy(), host="refold")
         == reason(OriginPolicy(), host="10.0.0.1")
@@ -235,7 +235,7 @@ def test_c13_a_page_of_another_site_reaches_no_upstream() -> None:
         assert isinstance(gateway.gateway, Gateway) and len(upstream.received) == 4
 
 
-def test_c13_the_settings_are_read_and_checked() -> None:
+def test_c13_allowed_hosts_and_origins_are_read_and_validated() -> None:
     start = '[[upstream]]\nurl = "http://127.0.0.1:9"\n'
     config = parse_config(
         f'allowed_hosts = ["models.example"]\nallowed_origins = ["https://chat.example", "null"]\n{start}'

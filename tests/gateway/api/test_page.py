@@ -64,7 +64,7 @@ EVIL = "<img src=x onerror='window.bad=1'><script>window.bad=1</script>"
 # --- its files --------------------------------------------------------------------------------
 
 
-def test_the_files_are_anybody_s_and_hold_no_data(at: ApiGateway) -> None:
+def test_page_files_need_no_token_and_are_sent_with_csp_and_etag(at: ApiGateway) -> None:
     at.say(chat_request(3))
     for path, file in FILES.items():
         answer = at.client.get(path)
@@ -79,7 +79,9 @@ def test_the_files_are_anybody_s_and_hold_no_data(at: ApiGateway) -> None:
         assert at.client.post(path).status_code == 401, "anything else wants the token"
 
 
-def test_the_way_to_the_page(at: ApiGateway) -> None:
+def test_the_page_path_without_a_slash_redirects_and_other_paths_are_refused(
+    at: ApiGateway,
+) -> None:
     answer = at.client.get("/refold")
     assert answer.status_code == 308 and answer.headers["location"] == "/refold/"
     for path in ("/refold/page", "/refold/index.html"):
@@ -93,7 +95,7 @@ def test_a_gateway_without_the_api_has_no_page() -> None:
         assert httpx.get(f"{served.url}/refold/").status_code == 404
 
 
-def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
+def test_the_page_has_no_inline_code_and_loads_nothing_from_other_sites() -> None:
     assert not re.search(
         r"<script(?! src)|<style|\son\w+=|\sstyle=|javascript:",
         (PAGE / "index.html").read_text(encoding="utf-8"),
@@ -108,7 +110,7 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
         assert re.findall(r"(?:https?:)?//[\w.-]+\.\w+", text) == []
 
 
-def test_the_list_waits_for_no_file_that_only_a_session_needs() -> None:
+def test_the_session_list_does_not_import_modules_of_the_session_view() -> None:
     seen, ahead = set[str](), ["app.js"]
     while ahead:
         name = ahead.pop()
@@ -338,7 +340,7 @@ def compacted_session(here: ApiGateway) -> str:
     return session_of(here, "shown")
 
 
-def test_a_session_shows_what_is_sent_and_what_is_hidden_and_words_are_pinned(
+def test_a_session_shows_sent_and_hidden_messages_and_words_can_be_pinned(
     browser: Browser, here: ApiGateway, compacted_session: str
 ) -> None:
     id = compacted_session
@@ -459,7 +461,7 @@ window.letGo = () => { window.fetch = plain; held.forEach((go) => go()); };
 """
 
 
-def test_a_compaction_is_previewed_amended_accepted_in_part_and_undone(
+def test_a_compaction_is_previewed_amended_accepted_and_undone(
     browser: Browser, here: ApiGateway
 ) -> None:
     request, session = REQUESTS["pi"](), {"id": session_of(here, "pi")}
@@ -658,7 +660,7 @@ def test_nothing_of_one_session_is_on_the_page_of_another(
     assert complaints(browser) == []
 
 
-def test_what_a_model_or_a_tool_wrote_is_never_markup_or_script(
+def test_text_of_models_and_tools_is_never_rendered_as_markup_or_script(
     browser: Browser, here: ApiGateway
 ) -> None:
     session = session_of(here, "evil")
@@ -689,7 +691,7 @@ def test_what_a_model_or_a_tool_wrote_is_never_markup_or_script(
     assert any("Content Security Policy" in text for text in complaints(browser))
 
 
-def test_f21_what_is_cut_says_so_and_can_be_read_to_its_end(
+def test_f21_truncated_text_is_marked_and_can_be_read_to_its_end(
     browser: Browser, here: ApiGateway
 ) -> None:
     last = LENGTHY
@@ -729,7 +731,7 @@ return [box.height > 0 && box.top >= 0 && box.bottom <= innerHeight && box.right
 
 
 @pytest.mark.parametrize("width", [pytest.param(360, marks=nightly), 800])
-def test_f19_what_was_done_is_said_where_one_acts_and_the_focus_stays_there(
+def test_f19_the_result_of_an_action_is_shown_in_place_and_the_focus_stays(
     browser: Browser, here: ApiGateway, width: int
 ) -> None:
     for steps in (40, 60, 75, 90):  # what an undo sends again has compactions of its own
@@ -790,7 +792,7 @@ window.fetch = (path, options) => {
 """An operation fails so many times: for want of a network, or with an error of the gateway."""
 
 
-def test_rows_that_did_not_come_and_an_action_that_failed_are_seen_and_tried_again(
+def test_failed_loads_and_failed_actions_are_shown_and_can_be_retried(
     browser: Browser, here: ApiGateway
 ) -> None:
     """Rows were empty for good when the gateway was away for a moment, and a Redo that it refused did nothing."""
@@ -820,7 +822,7 @@ def test_rows_that_did_not_come_and_an_action_that_failed_are_seen_and_tried_aga
     assert complaints(browser) == []
 
 
-def test_rows_are_those_of_a_history_that_the_client_rewrites(
+def test_message_rows_are_updated_when_the_client_rewrites_its_history(
     browser: Browser, here: ApiGateway
 ) -> None:
     """The words of before stood beside the tokens of after, until the page was loaded again."""
@@ -832,7 +834,7 @@ def test_rows_are_those_of_a_history_that_the_client_rewrites(
     assert complaints(browser) == []
 
 
-def test_a_busy_gateway_is_asked_again_and_one_with_too_many_pages_is_not_called_gone(
+def test_a_busy_gateway_is_retried_and_not_shown_as_unreachable(
     browser: Browser, here: ApiGateway
 ) -> None:
     session = session_of(here, "lengthy")
@@ -857,7 +859,7 @@ def test_a_busy_gateway_is_asked_again_and_one_with_too_many_pages_is_not_called
     assert complaints(browser) == []
 
 
-def test_words_can_be_pinned_wherever_the_mouse_is_let_go(
+def test_selected_words_can_be_pinned_wherever_the_mouse_is_released(
     browser: Browser, here: ApiGateway
 ) -> None:
     """Let go outside the text they could not be, and over the map the conversation went elsewhere."""
@@ -880,7 +882,9 @@ def test_words_can_be_pinned_wherever_the_mouse_is_let_go(
     assert complaints(browser) == []
 
 
-def test_a_view_that_is_long_in_coming_says_so(browser: Browser, here: ApiGateway) -> None:
+def test_a_view_that_loads_slowly_shows_a_loading_message(
+    browser: Browser, here: ApiGateway
+) -> None:
     session = session_of(here, "lengthy")
     visit(browser, here)
     browser.find("tr[data-id]")
@@ -911,7 +915,9 @@ def test_all_of_a_long_message_is_copied(browser: Browser, here: ApiGateway) -> 
     assert complaints(browser) == []
 
 
-def test_in_shadow_the_page_promises_no_call(browser: Browser) -> None:
+def test_in_shadow_mode_the_page_describes_calls_as_they_would_be_without_it(
+    browser: Browser,
+) -> None:
     """It said what the next call sends, which is sent as it comes."""
     with serve_api(record="7d", shadow=True, windows=WINDOWS) as at:
         at.say(chat_request(9, "large"), **AGENT)
@@ -925,7 +931,7 @@ def test_in_shadow_the_page_promises_no_call(browser: Browser) -> None:
     browser.console_messages()
 
 
-def test_charts_show_whole_amounts_and_their_tables_open_days_and_stay_open(
+def test_charts_show_full_labels_and_their_tables_open_days_and_keep_the_focus(
     browser: Browser,
 ) -> None:
     """By keyboard no day could be chosen, and a call that came closed the table."""
@@ -953,7 +959,7 @@ def test_charts_show_whole_amounts_and_their_tables_open_days_and_stay_open(
     browser.console_messages()
 
 
-def test_a_list_that_comes_when_the_reader_has_gone_on_is_drawn_nowhere(
+def test_a_session_list_that_arrives_after_navigation_is_discarded(
     browser: Browser, here: ApiGateway
 ) -> None:
     """On a busy machine "Cannot read properties of null" stood where the next thing was to be said."""
@@ -971,7 +977,7 @@ def test_a_list_that_comes_when_the_reader_has_gone_on_is_drawn_nowhere(
 
 
 @nightly
-def test_f16_f17_figures_are_the_store_s_and_agree_also_after_a_restart(
+def test_f16_f17_figures_on_the_page_agree_and_are_the_same_after_a_restart(
     browser: Browser, tmp_path: Path
 ) -> None:
     rows = "return [...document.querySelectorAll('tr[data-id]')].map((row) => row.innerText)"
@@ -1098,7 +1104,7 @@ def test_five_thousand_messages_have_few_rows_in_the_document(
     assert complaints(browser) == []
 
 
-def test_without_token_and_kept_text_the_page_says_so_takes_a_history_and_an_undo_may_fail(
+def test_without_recorded_text_a_history_can_be_pasted_and_a_failed_undo_is_shown(
     browser: Browser,
 ) -> None:
     """On a machine without an admin token, whose gateway ends in the end."""
@@ -1147,7 +1153,7 @@ def test_without_token_and_kept_text_the_page_says_so_takes_a_history_and_an_und
     browser.console_messages()
 
 
-def test_a_page_that_no_token_can_open_asks_for_none(browser: Browser) -> None:
+def test_the_page_asks_for_no_token_if_no_admin_token_is_configured(browser: Browser) -> None:
     """On another machine, or by another name: it asked for a token, and no token was right."""
     with ScriptedProvider(answer_briefly) as upstream:
         config = replace(build_config(upstream), admin_token="")
@@ -1168,7 +1174,7 @@ def test_a_page_that_no_token_can_open_asks_for_none(browser: Browser) -> None:
     browser.console_messages()
 
 
-def test_a_session_says_what_is_missing_for_its_cost_and_its_levels(browser: Browser) -> None:
+def test_a_session_says_why_its_cost_or_its_window_is_unknown(browser: Browser) -> None:
     with serve_api(prices={"large": RATES}.get) as at:
         at.say({**chat_request(9, "large"), "stream": True})  # no stream_options: no usage
         visit(browser, at, f"#/s/{at.session()}")
@@ -1182,7 +1188,7 @@ def test_a_session_says_what_is_missing_for_its_cost_and_its_levels(browser: Bro
     browser.console_messages()
 
 
-def test_calls_that_the_ledger_cannot_take_are_not_passed_over_in_silence(
+def test_calls_that_cannot_be_written_to_the_ledger_are_reported_on_the_page(
     browser: Browser, tmp_path: Path
 ) -> None:
     """With a full disk the page waited for the first call, however many there had been."""
@@ -1220,7 +1226,7 @@ window.dispatchEvent(new Event("pageshow"));
 """
 
 
-def test_a_gateway_that_comes_back_with_another_token_is_not_called_gone(browser: Browser) -> None:
+def test_the_page_asks_for_the_token_again_after_it_was_changed(browser: Browser) -> None:
     """It answers, and agents are served: the page asks for the new token."""
     with serve_api() as at:
         visit(browser, at)
@@ -1279,7 +1285,7 @@ def test_the_main_task_can_be_done_with_tab_and_enter_alone(
     assert complaints(browser) == []
 
 
-def test_a_summary_is_by_the_gateway_s_model_or_by_rules_as_one_chooses(browser: Browser) -> None:
+def test_the_user_chooses_whether_a_model_or_rules_write_a_summary(browser: Browser) -> None:
     """The model is named with its price, and asked only where it is chosen."""
     texts = ("Goal", "Rules and preferences", "Done", "Findings and decisions", "In progress")
     text = "\n".join(f"## {heading}\n- Six files." for heading in (*texts, "Next steps"))
@@ -1352,7 +1358,7 @@ class Hand:
         self._browser.run(script, name, value)
 
 
-def test_what_a_newcomer_wants_takes_at_most_four_clicks(  # noqa: PLR0915 - ten tasks
+def test_ten_common_tasks_take_at_most_four_steps_each(  # noqa: PLR0915 - ten tasks
     browser: Browser, here: ApiGateway
 ) -> None:
     """Section 4 of the issue: ten tasks, each from the list of sessions."""
@@ -1456,7 +1462,7 @@ def compact_by_hand(browser: Browser, file: Path) -> None:
     browser.wait("#news", "shows again")
 
 
-def test_calls_that_no_list_has_are_named_where_they_are_counted(
+def test_calls_missing_from_the_lists_are_mentioned_beside_the_counts(
     browser: Browser, here: ApiGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Titles are of no session; failed calls are no calls; sums outlive single calls."""
@@ -1484,7 +1490,7 @@ def test_calls_that_no_list_has_are_named_where_they_are_counted(
     assert complaints(browser) == []
 
 
-def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
+def test_shadow_sessions_and_session_files_are_labelled_in_the_list(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What would have been in shadow; a file on this machine opens as a session does, and a
@@ -1549,7 +1555,7 @@ def test_sessions_in_shadow_and_in_files_are_shown_as_what_they_are(
 
 
 @nightly
-def test_with_several_processes_the_page_finds_the_one_that_can_do_it(
+def test_with_two_workers_the_page_retries_until_the_right_one_answers(
     browser: Browser, tmp_path: Path
 ) -> None:
     """Each connection may be another process's, and only one has the history and the preview."""

@@ -99,7 +99,7 @@ def test_pins_outlast_compactions_and_a_restart_and_can_be_taken_back(tmp_path: 
         assert f"{SECRET} 1 " not in read_last_texts(at)
 
 
-def test_pins_go_with_their_messages_when_the_client_rewrites_what_was_before() -> None:
+def test_pins_move_with_their_messages_when_the_client_rewrites_earlier_ones() -> None:
     """They named the message that had come to the old place; a pin of that took the place of the first."""
     with serve_api(record="7d") as at:
         at.say(request_with_rule(8), **AGENT)
@@ -136,7 +136,7 @@ def test_a_message_is_restored_once() -> None:
         assert edit["stop"] > 5
 
 
-def test_who_restores_a_message_is_named() -> None:
+def test_the_actor_who_restores_a_message_is_recorded() -> None:
     """Of an edit of that message alone it was `api`, whoever had done it."""
     with serve_api(record="7d") as at:
         at.say(chat_request(20, "large"), **AGENT)
@@ -169,7 +169,7 @@ def test_a_preview_of_a_history_that_was_rewritten_since_is_not_accepted() -> No
         assert f"{SECRET} 3 text text" not in read_last_texts(at)
 
 
-def test_what_a_call_was_sent_can_be_read_after_later_compactions() -> None:
+def test_the_messages_sent_in_a_past_call_stay_readable_after_compactions() -> None:
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         served = stack.enter_context(Serving(create_gateway(build_config(upstream, record="7d"))))
         client = stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
@@ -201,7 +201,7 @@ def test_what_a_call_was_sent_can_be_read_after_later_compactions() -> None:
         )
 
 
-def test_a_search_reads_no_further_than_it_answers() -> None:
+def test_a_search_stops_at_the_maximum_number_of_hits() -> None:
     """A letter is on millions of lines of a long session: their list took gigabytes."""
     unread: Any = None  # has no text: it cannot be looked through
     opened = SimpleNamespace(

@@ -98,7 +98,7 @@ def wait_for_session(process: GatewayProcess, messages: int, before: set[str] = 
     return get(process, "sessions", limit=1)["sessions"][0]["id"]
 
 
-def test_sessions_of_all_processes_are_listed_by_any(gateway_process) -> None:
+def test_any_process_lists_the_sessions_of_all_processes(gateway_process) -> None:
     process, _ = gateway_process
     for n in range(12):
         say(process, chat_request(30), **{"x-session-id": f"s{n}"})
@@ -116,7 +116,7 @@ def test_sessions_of_all_processes_are_listed_by_any(gateway_process) -> None:
     assert two == {"sessions": all_of_them["sessions"][1:3], "total": 12}
 
 
-def test_asked_by_many_at_once_they_list_all_or_say_that_it_is_too_much(gateway_process) -> None:
+def test_concurrent_requests_get_the_full_list_or_a_503_with_retry_after(gateway_process) -> None:
     """Sessions of a busy process were left out of a 200, and its sessions called unknown."""
     process, _ = gateway_process
     before = get(process, "sessions")["total"]
@@ -139,7 +139,7 @@ def test_asked_by_many_at_once_they_list_all_or_say_that_it_is_too_much(gateway_
     assert answers <= {(200, len(ids), None), (503, len(ids), "1")}
 
 
-def test_one_session_through_several_processes_is_one(gateway_process) -> None:
+def test_a_session_served_by_several_processes_is_listed_once(gateway_process) -> None:
     process, _ = gateway_process
     for n in range(12):
         say(process, chat_request(30 + n), **{"x-session-id": "wandering"})
@@ -190,7 +190,7 @@ def test_with_transcripts_a_preview_is_accepted_and_undone_too(tmp_path: Path) -
         check_preview(process, upstream, sessions=6)
 
 
-def test_what_is_asked_is_done_once_however_many_know_the_session(gateway_process) -> None:
+def test_an_operation_runs_once_if_several_processes_know_the_session(gateway_process) -> None:
     """Two who knew both did it: models were paid twice, and of two reverts one came too late."""
     process, _ = gateway_process
     before = set()
@@ -211,7 +211,7 @@ def test_what_is_asked_is_done_once_however_many_know_the_session(gateway_proces
         assert len({row["run"] for row in rows if row["action"] == "preview"}) == previews
 
 
-def test_what_nobody_knows_is_404_and_what_a_killed_process_knew_is_listed(gateway_process) -> None:
+def test_unknown_sessions_get_404_and_those_of_a_killed_process_are_listed(gateway_process) -> None:
     process, _ = gateway_process
     unknown = "0" * 32
     refused = httpx.get(

@@ -72,7 +72,9 @@ RUNS = count()
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(CALLS)
-def test_what_is_reported_is_what_all_show(gateway_and_store, calls) -> None:
+def test_api_page_and_report_show_the_same_sums_for_reported_calls(
+    gateway_and_store, calls
+) -> None:
     """Law: every call is booked once, in the session of its caller and conversation, as it was
     answered; API, page and report show the same sums."""
     at, store = gateway_and_store
@@ -119,7 +121,9 @@ def test_what_is_reported_is_what_all_show(gateway_and_store, calls) -> None:
         )
 
 
-def test_what_a_compaction_saved_is_booked_and_reported(gateway_and_store, capsys) -> None:
+def test_savings_of_a_reported_call_are_in_the_ledger_and_the_report(
+    gateway_and_store, capsys
+) -> None:
     at, store = gateway_and_store
     report = at.post("report_usage", agent_id="saver", **CALL).json()
     assert eventually(lambda: report["session"] in read_report(store))
@@ -131,7 +135,7 @@ def test_what_a_compaction_saved_is_booked_and_reported(gateway_and_store, capsy
     assert rows[report["session"]]["saved"] == pytest.approx(sums.saved / DOLLAR)
 
 
-def test_a_request_of_any_api_is_read(gateway_and_store) -> None:
+def test_a_request_of_any_api_can_be_reported(gateway_and_store) -> None:
     at, _ = gateway_and_store
     question = {"role": "user", "parts": [{"text": "Hello."}]}
     for request, fields in (
@@ -181,7 +185,7 @@ MISTAKES = (
 )
 
 
-def test_what_cannot_be_booked_is_said_and_not_booked(gateway_and_store) -> None:
+def test_an_invalid_report_is_refused_and_not_booked(gateway_and_store) -> None:
     at, _ = gateway_and_store
     for change, status, word in MISTAKES:
         answer = at.post("report_usage", **{**CALL, "agent_id": "wrong", **change})

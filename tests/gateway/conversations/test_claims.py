@@ -97,7 +97,7 @@ def run(place, writer, story, count=2, **settings):
     return asyncio.run(play())
 
 
-def test_of_replicas_that_get_one_session_at_once_one_asks(place):
+def test_concurrent_replicas_ask_the_model_for_a_summary_only_once(place):
     writer = Writer()
 
     async def story(first, second, third, _):
@@ -112,7 +112,7 @@ def test_of_replicas_that_get_one_session_at_once_one_asks(place):
     assert sorted(out.reason for out in outs) == ["hard", "shown", "shown"]
 
 
-def test_a_turn_later_it_is_the_same_session(place):
+def test_a_replica_one_turn_ahead_uses_the_same_summary(place):
     writer = Writer()
 
     async def story(pipeline, peer, _):
@@ -141,7 +141,7 @@ def test_two_sessions_do_not_wait_for_each_other(place):
     assert both.n_waiting == 0
 
 
-def test_what_one_replica_prepared_another_uses(place):
+def test_a_summary_prepared_by_one_replica_is_used_by_another(place):
     writer = Writer(0.01)
 
     async def story(pipeline, peer, settle):
@@ -158,7 +158,7 @@ def test_what_one_replica_prepared_another_uses(place):
     assert late.edits == again.edits
 
 
-def test_f27_what_one_replica_is_preparing_another_waits_for(place):
+def test_f27_a_replica_waits_for_a_summary_that_another_is_preparing(place):
     """The summary comes once the other one waits, however long either takes to get there."""
     writer = Writer(0, may=False)
 
@@ -179,7 +179,7 @@ def test_f27_what_one_replica_is_preparing_another_waits_for(place):
     assert (early.outcome, late.reason) == ("untouched", "prepared")
 
 
-def test_what_one_replica_is_preparing_another_does_not_prepare(place):
+def test_a_replica_does_not_prepare_a_summary_that_another_is_preparing(place):
     writer = Writer(0, may=False)
 
     async def story(pipeline, peer, settle):
@@ -198,7 +198,7 @@ def test_what_one_replica_is_preparing_another_does_not_prepare(place):
     assert writer.asked == 1
 
 
-def test_a_rewound_session_takes_nothing_that_was_prepared_for_what_is_gone(place):
+def test_a_rewound_session_does_not_use_a_summary_of_removed_messages(place):
     writer = Writer(0.01)
 
     async def story(pipeline, peer, settle):
@@ -225,7 +225,7 @@ class Killed(SQLiteStore):
         raise StoreError("dead")
 
 
-def test_the_claim_of_a_killed_replica_frees_itself(tmp_path):
+def test_the_claim_of_a_killed_replica_expires(tmp_path):
     writer = Writer(60)
 
     async def story():
@@ -273,7 +273,7 @@ class Counted:
         return self.claims[-1][-1]
 
 
-def test_a_claim_is_held_as_long_as_its_owner_lives(place):
+def test_a_claim_is_renewed_until_its_owner_releases_it(place):
     """Longer than it would last by itself: it is renewed again and again, and given back at the end."""
     with open_store(place) as owner, open_store(place) as rival:
         store = Counted(owner)
@@ -287,14 +287,14 @@ def test_a_claim_is_held_as_long_as_its_owner_lives(place):
         )  # given back, at once or with the last renewal
 
 
-def test_a_claim_that_is_made_again_lasts_from_then_on(place):
+def test_an_owner_can_renew_its_claim_and_a_rival_cannot_take_it(place):
     """Though the first time was for a moment only."""
     with open_store(place) as owner, open_store(place) as rival:
         assert owner.claim("a", "mine", 60) and owner.claim("a", "mine", 3_600)
         assert not rival.claim("a", "other", 60)
 
 
-def test_a_store_without_claims_is_used_as_ever():
+def test_summaries_are_written_with_a_store_that_has_no_claims():
     writer = Writer(0.01)
 
     async def story():

@@ -113,7 +113,7 @@ def test_a_client_s_requests_are_one_growing_conversation(shared: Path, names: s
     assert Continuity(len(main) - 1, links(main), keys.most_common(1)[0][0]) == TABLE[names]
 
 
-def test_every_recorded_request_goes_through_as_it_came(shared: Path):
+def test_every_recorded_request_is_sent_unchanged(shared: Path):
     for path in sorted((shared / "fixtures/requests").glob("*.jsonl")):
         requests = list(read_requests(shared, path.stem))
         for sent, outgoing in zip(requests, run(requests), strict=True):
@@ -192,7 +192,7 @@ def test_sub_agents_are_conversations_of_their_own(shared: Path):
         )
 
 
-def test_a_memory_agent_given_the_same_history_has_other_tools(shared: Path):
+def test_a_memory_agent_with_other_tools_gets_its_own_conversation(shared: Path):
     requests = list(read_requests(shared, "qwen_multiturn_memory_agent"))
     plain = [
         Incoming(r.api, r.upstream, r.path, r.headers, unrecognisable(r.body), r.credential)
@@ -234,7 +234,7 @@ def names(*requests: Incoming) -> list[str]:
     return [outgoing.ticket.conversation.name for outgoing in run(list(requests))]
 
 
-def test_tenants_sessions_agents_and_tools_part_conversations():
+def test_tenants_sessions_agents_and_tools_separate_conversations():
     request = incoming(chat("hi"))
     strangers = [
         incoming(chat("hi"), credential="b"),
@@ -256,7 +256,7 @@ def test_the_same_history_has_other_tips_for_another_tenant():
     assert a.ticket.view.transcript.tips[-1] != b.ticket.view.transcript.tips[-1]
 
 
-def test_a_conversation_s_name_tells_nothing():
+def test_a_conversation_name_reveals_no_session_id_or_credential():
     (name,) = names(incoming(chat("hi"), {"x-session-id": "private-id"}, "private-hash"))
     assert "private" not in name
 
@@ -272,7 +272,7 @@ def test_the_most_specific_key_wins():
     assert session_key({}, {"metadata": {"user_id": 3}, "prompt_cache_key": 4}) == ("", "")
 
 
-def test_the_order_of_tools_is_no_difference():
+def test_the_order_of_tools_does_not_change_their_fingerprint():
     assert (
         tools_fingerprint(("a", "b")) == tools_fingerprint(("b", "a")) != tools_fingerprint(("a",))
     )
@@ -302,7 +302,7 @@ def test_deltas_that_are_not_refused_pass_untouched(shared: Path):
         assert sum(outgoing.reason == "delta" for outgoing in out) >= len(out) - 2
 
 
-def test_a_previous_response_can_be_refused(shared: Path):
+def test_a_request_with_previous_response_id_can_be_refused(shared: Path):
     refusing = Settings(refuse=frozenset({"previous_response_id"}), decide_timeout_seconds=60)
     out = run(list(read_requests(shared, "sdk_openai_responses_prev")), refusing)
     refused = [outgoing for outgoing in out if outgoing.outcome == "refused"]
@@ -310,7 +310,7 @@ def test_a_previous_response_can_be_refused(shared: Path):
     assert json.loads(refused[0].response.body)["error"]["code"] == "previous_response_not_found"
 
 
-def test_what_the_provider_holds_in_a_cache_is_left_alone():
+def test_a_request_with_cached_content_is_left_unchanged():
     body = json.dumps(
         {
             "cachedContent": "cachedContents/1",
@@ -348,7 +348,7 @@ def messages_of(body: bytes) -> list[object]:
 
 @settings(max_examples=examples_at_night(3, 50), deadline=None)
 @given(parent=KEYS, fork=KEYS)
-def test_d6_a_fork_under_any_session_key_shows_what_was_decided_for_its_parent(parent, fork):
+def test_d6_a_fork_under_any_session_key_shows_the_edits_of_its_parent(parent, fork):
     """A forked session was compacted anew: cached tokens fell from 33.5k to 9k. What both share is sent alike; another
     tenant with the same key and history shares nothing."""
     first, forked, strange = run(
@@ -367,7 +367,7 @@ def test_d6_a_fork_under_any_session_key_shows_what_was_decided_for_its_parent(p
     assert not set(strange.edits) & set(first.edits)
 
 
-def test_d6_sessions_that_merely_begin_alike_share_no_more_than_their_beginning():
+def test_d6_sessions_with_a_common_prefix_share_no_edits_beyond_it():
     """An edit over what only one of them said shows in that one alone."""
     marked = long(50).replace(b"Step 3 is done.", b"Step 3 is done by Anna.")
     first, second = run(

@@ -24,14 +24,14 @@ def names(conversations: Conversations) -> list[str]:
     return [conversation.name for conversation in conversations]
 
 
-def test_of_too_many_the_one_that_was_not_used_for_longest_is_forgotten():
+def test_the_least_recently_used_conversation_is_forgotten():
     conversations = Conversations(most=2, known_bytes=1_000)
     for name in ("a", "b", "a", "c"):
         conversations.get_or_create(name, 1, lambda name=name: make_conversation(name))
     assert names(conversations) == ["a", "c"]
 
 
-def test_large_conversations_make_room_for_the_latest():
+def test_older_conversations_are_forgotten_if_they_exceed_the_byte_limit():
     conversations = Conversations(most=100, known_bytes=1_000)
     for name, size in (("a", 400), ("b", 400), ("a", 500), ("c", 400)):
         conversations.get_or_create(name, size, lambda name=name: make_conversation(name))
@@ -40,7 +40,7 @@ def test_large_conversations_make_room_for_the_latest():
     assert names(conversations) == ["d"], "the latest is always known"
 
 
-def test_a_forgotten_conversation_is_shown_as_before():
+def test_a_forgotten_conversation_gets_the_same_edits_again():
     def request(session: str, steps: int) -> Incoming:
         messages = [{"role": "user", "content": session}, *read_files(steps)]
         body = json.dumps({"model": "m", "messages": messages}).encode()
@@ -64,7 +64,7 @@ def test_a_forgotten_conversation_is_shown_as_before():
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_a_forgotten_conversation_waits_for_the_store_with_its_edits_alone(is_lost: bool):
+def test_a_forgotten_conversation_keeps_its_history_only_if_the_store_lost_data(is_lost: bool):
     """While a database was down each that was forgotten kept its history, however many there
     were; it is needed only where the store has lost what it had."""
     words, conversations = "what was said " * 80, Conversations(most=1, known_bytes=1_000)
@@ -80,7 +80,7 @@ def test_a_forgotten_conversation_waits_for_the_store_with_its_edits_alone(is_lo
     assert any(value == words for value in reachable(waiting) if type(value) is str) == is_lost
 
 
-def test_f27_the_text_of_a_request_is_not_kept():
+def test_f27_a_conversation_keeps_its_texts_once_and_not_the_request_body():
     """Between two requests a conversation takes about twice its JSON: the texts, and what is known of them. Counted are
     texts that can be reached, not what an allocator says."""
     history = [{"role": "user", "content": f"{n} " + "a long text " * 80} for n in range(200)]

@@ -76,7 +76,7 @@ def summaries(store: MemoryStore) -> list[Edit]:
 
 
 @pytest.mark.parametrize("signed", [False, True])
-def test_c11_what_is_due_while_the_database_is_down_is_decided_in_memory_and_written_when_it_is_back(
+def test_c11_edits_made_in_memory_during_an_outage_are_saved_afterwards(
     signed: bool,
 ):
     """A third to a half of the requests were over the window, for as long as 18 s after the database was back."""
@@ -115,7 +115,7 @@ def test_c11_a_conversation_that_begins_while_the_database_is_down_is_compacted_
     assert set(out.edits) <= list_stored(store)  # a gateway that is stopped writes what waits
 
 
-def test_c11_what_waits_is_written_by_itself_as_soon_as_the_store_takes_it():
+def test_c11_unsaved_edits_are_written_without_a_request_once_the_store_is_back():
     """Without a request that asks for it: the next one may come to another replica."""
     store = Clocked()
     store.down = True
@@ -135,7 +135,7 @@ def test_c11_what_waits_is_written_by_itself_as_soon_as_the_store_takes_it():
         )  # the store is asked again at once
 
 
-def test_c11_a_conversation_that_is_forgotten_meanwhile_loses_nothing():
+def test_c11_a_conversation_forgotten_during_an_outage_loses_no_edits():
     store = Clocked()
     store.down = True
     with Driver(store, conversations=1) as driver:
@@ -149,7 +149,7 @@ def test_c11_a_conversation_that_is_forgotten_meanwhile_loses_nothing():
         assert not driver.pipeline.conversations.list_unsaved()
 
 
-def test_c11_rows_that_the_store_does_not_take_with_their_edits_are_written_later():
+def test_c11_ledger_rows_that_fail_after_their_edits_are_written_later():
     """It took the edits and failed again before their rows, which were gone."""
 
     class Relapsing(Clocked):
@@ -171,7 +171,7 @@ def test_c11_rows_that_the_store_does_not_take_with_their_edits_are_written_late
     assert any(row.edit in out.edits for row in store.ledger())
 
 
-def test_c11_a_store_that_hangs_is_asked_once_by_a_conversation_and_nothing_is_done_twice():
+def test_c11_only_one_request_of_a_conversation_waits_for_a_hanging_store():
     """Its next requests do not wait for the one that hangs, and that one does nothing more when it gets its answer."""
     store = Clocked()
     with Driver(store, store_cooldown_seconds=0.0) as driver:
@@ -205,7 +205,7 @@ def until(done: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("call", ["shrink", "drop_thinking"])
-def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_deadline(call: str):
+def test_c5_a_retry_after_a_refusal_waits_for_a_hanging_store_until_the_deadline(call: str):
     """A client waited for `patience`, 60 seconds, where two were configured. Here patience would outlast the test."""
     store = Clocked()
     with Driver(store, summary_timeout_seconds=100_000.0) as driver:
@@ -232,7 +232,7 @@ def test_c5_a_refused_request_waits_for_a_store_that_hangs_no_longer_than_the_de
             store.slow.set()
 
 
-def test_c5_all_that_is_waited_for_the_store_counts_against_the_deadline():
+def test_c5_all_waits_for_the_store_count_against_the_deadline():
     """Five waits of half a deadline each had the client wait for more than two deadlines."""
     job = Job(60.0, store_wait=StoreWait(before=2.5))
     assert job.remaining_seconds(monotonic(), 2.0, 1_000.0) <= -0.5
@@ -242,7 +242,7 @@ def test_c5_all_that_is_waited_for_the_store_counts_against_the_deadline():
     assert job.remaining_seconds(monotonic(), 5.0, 1_000.0) <= -0.5
 
 
-def test_c5_what_a_model_takes_is_no_work():
+def test_c5_waiting_for_a_model_does_not_count_as_work_time():
     """An hour's wait for a model leaves a job the seconds to work that it has; its own hour does not."""
     began = monotonic() - 3_600.0
     assert (
@@ -252,7 +252,7 @@ def test_c5_what_a_model_takes_is_no_work():
     assert Job(model_seconds=60.0).remaining_seconds(began, 1_000.0, 1_000.0) < 0
 
 
-def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
+def test_c5_an_error_processed_twice_counts_once_as_evidence_of_a_window():
     """A limit below half of what was answered is believed when it is told again, and was told once."""
     store = Clocked()
     error = {
@@ -286,7 +286,7 @@ def test_c5_one_error_teaches_a_window_once_though_it_is_worked_on_twice():
 
 @settings(max_examples=examples_at_night(8, 100), deadline=None)
 @given(downs=st.lists(st.booleans(), min_size=8, max_size=8))
-def test_c11_whenever_the_store_comes_and_goes_requests_fit_and_decisions_stay(downs: list[bool]):
+def test_c11_requests_fit_and_edits_stay_while_the_store_fails_and_recovers(downs: list[bool]):
     """Once hidden stays hidden, no request is over the window, and in the end the store alone shows the same."""
     store = Clocked()
     with Driver(store, store_cooldown_seconds=0.0) as driver:
@@ -304,7 +304,7 @@ def test_c11_whenever_the_store_comes_and_goes_requests_fit_and_decisions_stay(d
         assert fresh(chat_request(68), "openai_chat").body == last.body
 
 
-def test_c11_a_conversation_that_waits_for_the_store_is_known_until_it_is_written():
+def test_c11_a_conversation_with_unsaved_edits_is_kept_until_they_are_saved():
     conversations = Conversations(1, 10**9)
     first = conversations.get_or_create("a", 1, lambda: Conversation("a", "", "", Compactor()))
     first.shown.unsaved.append(Edit(0, 1, (), "tip", "by"))
@@ -315,7 +315,7 @@ def test_c11_a_conversation_that_waits_for_the_store_is_known_until_it_is_writte
     assert not conversations.list_unsaved()
 
 
-def test_d6_what_one_session_hides_under_an_edit_of_its_own_still_shows_in_its_fork():
+def test_d6_an_edit_that_a_fork_replaces_is_still_shown_in_its_parent():
     """A process that had not read the store before an outage took such an edit out of the store when it was back."""
     store = Clocked()
     with Driver(store) as first, Driver(store) as second, Driver(store) as third:

@@ -43,7 +43,7 @@ def pipeline(store, **settings):
     return Pipeline(Settings(**settings), store)
 
 
-def test_while_the_database_is_down_requests_flow_and_after_it_all_is_as_before(server):
+def test_requests_flow_while_the_database_is_down_and_edits_are_kept_afterwards(server):
     url = server.database()
 
     async def story():
@@ -97,14 +97,14 @@ def test_replicas_of_one_database_have_one_salt(server):
     assert first.salt == second.salt and len(first.salt) == 32
 
 
-def test_of_a_database_that_cannot_be_it_is_not_said_that_a_salt_helps(server):
+def test_an_invalid_database_address_error_does_not_suggest_a_salt(server):
     for wrong in ("postgresql://me:a/b@host/db", server.url("that_nobody_made")):
         with pytest.raises(StoreError) as caught:
             with_salt(Config(store=wrong))
         assert "REFOLD_SALT" not in str(caught.value)
 
 
-def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(server, tmp_path):
+def test_a_gateway_with_a_configured_salt_starts_while_its_database_is_down(server, tmp_path):
     url = server.database(password=SECRET)
     with ScriptedProvider(["Hello."]) as upstream:
         compaction = "[compaction]\nstore_cooldown_seconds = 0.1\ndecide_timeout_seconds = 60\n"
@@ -131,7 +131,7 @@ def test_without_its_database_a_gateway_starts_if_it_has_a_salt_of_its_own(serve
     assert SECRET not in process.log.read_text() + str(caught.value) + repr(Config(store=url))
 
 
-def test_the_store_may_be_named_by_the_environment():
+def test_the_store_can_be_set_by_an_environment_variable():
     """It may hold a password, which a command line shows to everybody on the machine."""
     assert (
         with_environment(Config(), {"REFOLD_STORE": "postgresql://host/a"}).store

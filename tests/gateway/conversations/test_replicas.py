@@ -121,7 +121,7 @@ def provider(asked: Received) -> Reply:
 
 
 @pytest.mark.slow
-def test_one_of_three_is_killed_under_load_and_nothing_is_lost(server, tmp_path):
+def test_no_edit_is_lost_if_one_of_three_replicas_is_killed_under_load(server, tmp_path):
     writer_script = Reply(SUMMARY, delay=0.3)
     with ScriptedProvider(provider) as upstream, ScriptedProvider([writer_script]) as writer:
         places = {"store": server.database(), "provider": upstream.url, "writer": writer.url}

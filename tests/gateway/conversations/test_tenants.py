@@ -85,7 +85,7 @@ VALUES = st.text(
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_c6_callers_who_show_other_keys_in_any_header_are_others(name: str):
+def test_c6_callers_with_different_keys_in_any_header_are_different_tenants(name: str):
     """Only four headers counted: by a cookie, a gateway's or a cloud's key all tenants were one."""
     tenants = {
         tenant((name, "k=one")),
@@ -103,7 +103,7 @@ def test_c6_callers_who_show_other_keys_in_any_header_are_others(name: str):
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_c6_callers_with_other_keys_in_the_address_are_others(name: str):
+def test_c6_callers_with_different_keys_in_the_url_are_different_tenants(name: str):
     assert (
         len({tenant(query=f"{name}=one&a=1"), tenant(query=f"a=1&{name}=two"), tenant(query="a=1")})
         == 3
@@ -112,7 +112,7 @@ def test_c6_callers_with_other_keys_in_the_address_are_others(name: str):
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_c6_what_is_new_with_every_request_makes_nobody_another(name: str):
+def test_c6_headers_that_change_with_every_request_do_not_change_the_tenant(name: str):
     assert tenant((name, "1"), ("x-api-key", "k")) == tenant((name, "2"), ("x-api-key", "k"))
     assert not is_key(name.lower().encode())
 
@@ -126,13 +126,13 @@ SHOWN = st.lists(st.tuples(st.sampled_from(KEYS), VALUES), max_size=4)
     second=SHOWN,
     beside=st.lists(st.tuples(st.sampled_from(OTHERS), VALUES), max_size=3),
 )
-def test_c6_two_who_show_different_things_never_share_a_tenant(first, second, beside):
+def test_c6_callers_share_a_tenant_only_if_they_show_the_same_credentials(first, second, beside):
     """And who shows the same is the same, in whatever order a proxy puts it."""
     alike = sorted((n.lower(), v) for n, v in first) == sorted((n.lower(), v) for n, v in second)
     assert (tenant(*first, *beside) == tenant(*beside, *second)) == alike
 
 
-def test_c6_one_key_that_holds_the_name_of_another_header_is_not_taken_for_two():
+def test_c6_a_key_containing_the_name_of_another_header_is_not_read_as_two_keys():
     """Else whoever knows another's keys but for where one ends could send them as one."""
     assert tenant(("api-key", "a"), ("cookie", "b")) != tenant(("api-key", "acookieb"))
     assert tenant(("x-key-a", "b")) != tenant(("x-key", "-ab"))
@@ -140,7 +140,7 @@ def test_c6_one_key_that_holds_the_name_of_another_header_is_not_taken_for_two()
 
 @settings(max_examples=50)
 @given(first=VALUES, second=VALUES)
-def test_c6_a_setting_names_more(first, second):
+def test_c6_credential_headers_can_be_added_by_configuration(first, second):
     tenants = parse_config(
         'credential_headers = ["X-Team"]\n[[upstream]]\nurl = "http://127.0.0.1:1"\n'
     ).tenants
@@ -150,7 +150,7 @@ def test_c6_a_setting_names_more(first, second):
     assert tenant(("x-team", first)) == ""
 
 
-def test_c6_cookies_of_a_proxy_before_the_server_name_nobody():
+def test_c6_cookies_of_a_proxy_do_not_change_the_tenant():
     """Renewed every half hour, they would begin a new tenant each time."""
     assert tenant(("cookie", "sid=1; __cf_bm=a; AWSALB=x")) == tenant(
         ("cookie", "__cf_bm=b; sid=1;AWSALB=y")
@@ -189,7 +189,7 @@ def bearer(credential: str) -> tuple[str, str]:
     return "authorization", f"Bearer {credential}"
 
 
-def test_c7_a_renewed_token_leaves_a_caller_who_they_are():
+def test_c7_a_renewed_token_keeps_its_caller_in_the_same_tenant():
     assert tenant(bearer(token())) == tenant(bearer(token(number=1)))
     assert tenant(bearer(token())) != tenant(bearer(token("bob")))
     assert tenant(bearer(token())) != tenant(bearer(token(issuer="https://other.example")))
@@ -201,7 +201,7 @@ def test_c7_a_renewed_token_leaves_a_caller_who_they_are():
     )
 
 
-def test_c7_signatures_of_one_access_key_are_one_caller():
+def test_c7_requests_signed_with_one_access_key_have_one_tenant():
     def sign(key: str, number: int) -> tuple[str, str]:
         scope = f"{key}/20261122/us-east-1/bedrock/aws4_request"
         return (
@@ -240,7 +240,7 @@ def test_c7_a_credential_without_claims_is_identified_by_its_bytes(credential: s
     assert who.credential and not who.claimed
 
 
-def test_c7_no_claim_counts_where_the_upstream_does_not_check_it():
+def test_c7_a_token_claim_is_ignored_if_the_upstream_does_not_check_it():
     unchecking = Upstream(name="other", url="http://127.0.0.1:1")
     assert not TenantResolver(SALT).identify(head(bearer(token())), (unchecking,)).claimed
     stranger = head(bearer(token(issuer="https://other.example")))
@@ -251,7 +251,7 @@ def test_c7_no_claim_counts_where_the_upstream_does_not_check_it():
     assert not TenantResolver(SALT).identify(twice, (HOME,)).claimed  # which of them is checked?
 
 
-def test_c7_what_one_upstream_has_checked_is_no_claim_at_another():
+def test_c7_a_claim_checked_by_one_upstream_is_not_valid_at_another():
     """Each may know other people by the same subject."""
     away = Upstream(name="away", url="http://127.0.0.1:1", issuers=(ISSUER,))
     here, there = (
@@ -266,7 +266,7 @@ def test_c7_what_one_upstream_has_checked_is_no_claim_at_another():
     first=st.tuples(VALUES, VALUES, st.integers(0, 3)),
     second=st.tuples(VALUES, VALUES, st.integers(0, 3)),
 )
-def test_c7_claims_are_shared_by_one_issuer_s_subject_alone(first, second):
+def test_c7_tokens_share_a_claim_only_if_issuer_and_subject_are_equal(first, second):
     anyone = Upstream(name="home", url="http://127.0.0.1:1", issuers=("*.example",))
     identities = [
         TenantResolver(SALT).identify(
@@ -281,7 +281,7 @@ def test_c7_claims_are_shared_by_one_issuer_s_subject_alone(first, second):
     )
 
 
-def test_c7_only_so_many_accepted_tokens_are_remembered():
+def test_c7_the_number_of_remembered_accepted_tokens_is_limited():
     tenants = TenantResolver(SALT)
     for number in range(MAX_ACCEPTED + 1):
         tenants.accept(Tenant(str(number), "claimed", is_reusable=True))
@@ -347,7 +347,7 @@ def edits(file: Path) -> list[Edit]:
         connection.close()
 
 
-def test_c7_a_session_goes_on_with_a_renewed_token(tmp_path: Path):
+def test_c7_a_session_keeps_its_edits_with_a_renewed_token(tmp_path: Path):
     """An agent on a subscription renews its token every few hours, and lost all edits: the cache, and signed thinking."""
     with place(tmp_path / "a.db") as at:
         at.say(token(), session(1))
@@ -369,7 +369,7 @@ def test_c7_a_session_that_begins_with_a_long_request_is_compacted_once(tmp_path
         assert edits(tmp_path / "a.db") == first_edits
 
 
-def test_c7_a_forged_token_finds_and_leaves_nothing(tmp_path: Path):
+def test_c7_a_forged_token_reads_no_edits_of_others_and_stores_none(tmp_path: Path):
     """Issuer and subject are Anna's, the signature is not: what she has amended is in no answer, though this upstream quotes
     what it refuses, and what is asked under her name leaves no trace."""
     with place(tmp_path / "a.db") as at:
@@ -397,7 +397,7 @@ def test_c7_a_forged_token_finds_and_leaves_nothing(tmp_path: Path):
         )
 
 
-def test_c7_of_what_a_forged_token_asks_for_no_edit_is_kept(tmp_path: Path):
+def test_c7_no_edit_is_stored_for_a_request_with_a_forged_token(tmp_path: Path):
     """Else anybody could write into the conversations of others, or fill the store with their own."""
     with place(tmp_path / "hers.db") as at:
         assert at.say(token(), session(60)).status_code == 200
@@ -449,7 +449,7 @@ def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path
             )  # another key is another tenant
 
 
-def test_c7_one_tenant_is_an_explicit_choice_of_this_machine_alone(tmp_path: Path):
+def test_c7_a_single_tenant_can_be_configured_only_on_a_loopback_host(tmp_path: Path):
     """For a single user, whose client signs each request or shows tokens that say nothing."""
     with place(tmp_path / "a.db", tenant="one") as at:
         first, first_edits = at.say(token("x"), session(60)), edits(tmp_path / "a.db")
@@ -467,7 +467,7 @@ def test_c7_one_tenant_is_an_explicit_choice_of_this_machine_alone(tmp_path: Pat
         parse_config(f'{upstream}issuers = ["*"]\n')
 
 
-def test_c7_a_header_of_the_proxy_before_says_who_it_is():
+def test_c7_a_configured_proxy_header_identifies_the_caller():
     tenants = TenantResolver(SALT, "header:x-forwarded-user")
     first = tenants.identify(head(("x-forwarded-user", "anna"), bearer(token())), (HOME,))
     assert first == tenants.identify(

@@ -14,7 +14,7 @@ QUESTION = Ask(prompt="a summary", max_tokens=100)
 
 
 @pytest.mark.parametrize("is_background", [False, True])
-def test_jobs_that_wait_for_a_model_hold_no_place(is_background):
+def test_jobs_waiting_for_a_model_do_not_block_other_jobs(is_background):
     async def run():
         asked, answer = [], asyncio.Event()
 
@@ -36,7 +36,7 @@ def test_jobs_that_wait_for_a_model_hold_no_place(is_background):
     asyncio.run(run())
 
 
-def test_no_more_compute_at_once_than_may_whoever_waits():
+def test_concurrent_computation_is_limited_while_jobs_wait_for_a_model():
     async def run():
         async def ask(_):
             await asyncio.sleep(0.01)
@@ -66,7 +66,7 @@ def test_no_more_compute_at_once_than_may_whoever_waits():
     asyncio.run(run())
 
 
-def test_a_model_that_fails_is_counted_and_logged_without_its_words(caplog):
+def test_a_model_failure_is_counted_and_logged_without_its_message(caplog):
     async def run(failure):
         async def ask(_):
             if failure is None:

@@ -133,7 +133,7 @@ async def whole(reply: Response) -> bytes:
         (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n", "HEAD", b"", 2),
     ],
 )
-def test_answers_are_framed_as_http_says(
+def test_responses_are_read_with_each_kind_of_http_framing(
     answer: bytes, method: str, body: bytes, connections: int
 ) -> None:
     server = Server(answer, OK)
@@ -148,7 +148,7 @@ def test_answers_are_framed_as_http_says(
     run(server, work)
 
 
-def test_an_answer_may_end_with_its_connection() -> None:
+def test_a_response_without_a_length_ends_when_the_connection_closes() -> None:
     async def work(send, client) -> None:
         reply = await send()
         assert await whole(reply) == b"ok" and reply.is_exhausted
@@ -188,7 +188,7 @@ def test_an_answer_that_breaks_off_is_reported(answer: bytes) -> None:
         b"",
     ],
 )
-def test_what_is_no_answer_is_refused(answer: bytes) -> None:
+def test_an_invalid_response_is_refused_with_502(answer: bytes) -> None:
     async def work(send, client) -> None:
         with pytest.raises(HTTPException) as refused:
             await send()
@@ -217,7 +217,7 @@ def test_unasked_bytes_never_answer_the_next_request(later: bool) -> None:
     run(server, work)
 
 
-def test_headers_go_out_and_come_in_byte_for_byte() -> None:
+def test_headers_are_sent_and_received_byte_for_byte() -> None:
     """In order, repeats included, in any bytes that a header may have: Latin-1 is not made UTF-8."""
     sent = [(b"x-b", b"caf\xe9"), (b"x-a", "café".encode()), (b"x-b", b"\xff\xfe 2")]
     lines = b"".join(b"%b: %b\r\n" % header for header in sent)
@@ -233,7 +233,7 @@ def test_headers_go_out_and_come_in_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize(("method", "body", "again"), [("GET", None, True), ("POST", b"{}", False)])
-def test_only_what_may_be_repeated_is_sent_once_more(
+def test_only_idempotent_requests_are_retried_after_a_closed_connection(
     method: str, body: bytes | None, again: bool
 ) -> None:
     """RFC 9110, 9.2.2: a kept connection that is closed instead of an answer."""
@@ -250,7 +250,7 @@ def test_only_what_may_be_repeated_is_sent_once_more(
     run(server, work)
 
 
-def test_an_upstream_that_goes_silent_within_its_answer() -> None:
+def test_a_response_that_stops_midway_times_out() -> None:
     async def work(send, client) -> None:
         reply = await send()
         assert await reply.read() == b"o"
@@ -266,7 +266,7 @@ def test_an_upstream_that_goes_silent_within_its_answer() -> None:
     run(Server(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no"), work, silence_seconds=900)
 
 
-def test_one_silence_does_not_count_for_the_next_request() -> None:
+def test_the_silence_timeout_starts_anew_for_each_request() -> None:
     async def work(send, client) -> None:
         for _ in range(4):
             assert await whole(await send()) == b"ok"
@@ -278,7 +278,7 @@ def test_one_silence_does_not_count_for_the_next_request() -> None:
     run(server, work, silence_seconds=15)
 
 
-def test_a_body_is_sent_as_it_comes_and_what_it_raises_is_raised() -> None:
+def test_a_body_iterator_is_streamed_and_its_exceptions_are_raised() -> None:
     server = Server(OK)
 
     async def pieces(fault: Exception | None = None) -> AsyncIterator[bytes]:
@@ -297,7 +297,7 @@ def test_a_body_is_sent_as_it_comes_and_what_it_raises_is_raised() -> None:
     run(server, work)
 
 
-def test_a_large_answer_waits_until_it_is_taken() -> None:
+def test_a_large_response_is_buffered_only_up_to_the_limit() -> None:
     size = 8_000_000
 
     async def work(send, client) -> None:
@@ -340,7 +340,7 @@ def test_an_answer_that_is_not_read_closes_its_connection() -> None:
         ("", "/v1/v1/models", "/v1/v1/models"),
     ],
 )
-def test_a_version_or_path_that_address_and_client_name_is_asked_for_once(
+def test_a_path_prefix_in_both_base_url_and_request_is_sent_once(
     base: str, target: str, asked: str
 ) -> None:
     """Both `http://127.0.0.1:8000/v1` and the same without a version are usual as a base URL; with both there it was
@@ -354,7 +354,7 @@ def test_a_version_or_path_that_address_and_client_name_is_asked_for_once(
     run(server, work)
 
 
-def test_an_upstream_that_closes_the_connection_is_named_as_one() -> None:
+def test_an_upstream_that_closes_the_connection_is_reported_as_such() -> None:
     async def work(send, client) -> None:
         with pytest.raises(HTTPException) as refusal:
             await send()
@@ -363,7 +363,7 @@ def test_an_upstream_that_closes_the_connection_is_named_as_one() -> None:
     run(Server(b"", None), work)
 
 
-def test_a_request_through_a_proxy_names_its_server() -> None:
+def test_a_proxied_request_has_an_absolute_url_and_the_host_of_its_server() -> None:
     server = Server(OK)
 
     async def work(send, client) -> None:
@@ -376,7 +376,7 @@ def test_a_request_through_a_proxy_names_its_server() -> None:
 
 
 @pytest.mark.parametrize("value", [b"a\r\nx: y", b"a\nb", b"a\rb", b"a\0b"])
-def test_a_header_cannot_be_split_into_two(value: bytes) -> None:
+def test_a_header_value_with_a_line_break_or_nul_is_refused(value: bytes) -> None:
     server = Server(OK)
 
     async def work(send, client) -> None:
@@ -424,7 +424,9 @@ async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @pytest.mark.parametrize("through", ["nothing", "proxy", "refusing proxy", "no trust"])
-def test_a_server_is_reached_through_tls(certificate_file, monkeypatch, through: str) -> None:
+def test_an_https_upstream_is_reached_directly_and_through_a_proxy(
+    certificate_file, monkeypatch, through: str
+) -> None:
     server, connects = Server(OK, OK), []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -100,7 +100,7 @@ def test_no_request_is_smuggled(place, name: str, path: bytes) -> None:
 
 
 @pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/models"])
-def test_chunks_are_no_http_1_0(place, path: bytes) -> None:
+def test_a_chunked_body_in_http_1_0_is_refused(place, path: bytes) -> None:
     """RFC 9112, 6.1: a server before this one may have read such a body otherwise."""
     upstream, gateway = place
     head = (
@@ -138,7 +138,7 @@ TARGETS = {
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_targets_that_lead_elsewhere_are_refused(place, name: str) -> None:
+def test_absolute_and_malformed_request_targets_are_refused(place, name: str) -> None:
     upstream, gateway = place
     answer = talk(
         gateway.port, TARGETS[name] + b"\r\nHost: x\r\nConnection: close\r\n\r\n", wait=60
@@ -147,7 +147,7 @@ def test_targets_that_lead_elsewhere_are_refused(place, name: str) -> None:
     assert statuses(answer) == [400], answer
 
 
-def test_a_host_of_another_server_changes_nothing(place) -> None:
+def test_the_host_header_does_not_change_the_upstream(place) -> None:
     """No open relay: the host header never decides where a request goes."""
     upstream, gateway = place
     raw = b"GET //other.example/v1/models HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n"
@@ -170,7 +170,7 @@ def test_large_heads_are_refused(place) -> None:
 
 
 @pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX"])
-def test_a_head_without_end_is_cut_off(place, start: bytes) -> None:
+def test_an_endless_request_head_is_cut_off(place, start: bytes) -> None:
     _, gateway = place
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
         line.sendall(start)
@@ -178,7 +178,7 @@ def test_a_head_without_end_is_cut_off(place, start: bytes) -> None:
 
 
 @pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/files"])
-def test_chunk_extensions_and_trailers_without_end_are_cut_off(place, path: bytes) -> None:
+def test_endless_chunk_extensions_and_trailers_are_cut_off(place, path: bytes) -> None:
     _, gateway = place
     for start in (b"1;x=", b"0\r\nX: "):
         with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
@@ -201,7 +201,7 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("name", BESIDE)
-def test_c18_everything_beside_a_body_has_one_limit_a_request(name: str) -> None:
+def test_c18_chunk_overhead_and_trailers_of_a_request_share_one_limit(name: str) -> None:
     """An endless request of many chunks, each with an extension below the limit, was read for ever."""
     piece, times = BESIDE[name]
     head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -220,7 +220,7 @@ def test_c18_everything_beside_a_body_has_one_limit_a_request(name: str) -> None
             assert eventually(lambda: gateway.gateway.in_progress == 0)
 
 
-def test_c18_a_large_body_in_honest_chunks_is_taken() -> None:
+def test_c18_a_large_body_in_many_valid_chunks_is_accepted() -> None:
     """Sizes and line ends of chunks are no attack, however many there are: 200,000 bytes beside 400,000 of body."""
     head = (
         b"POST /v1/files HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"
@@ -279,7 +279,7 @@ def answer_to_pieces(raw: bytes, size: int, limits: Limits) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
-def test_c18_law_pieces_of_a_chunked_body_change_nothing(size: int) -> None:
+def test_c18_law_packet_boundaries_in_a_chunked_body_make_no_difference(size: int) -> None:
     """A chunk that came in pieces was forgiven for its last piece alone, and a slow client's honest
     body refused. Pieces of 1 to 3 bytes cut each chunk's size, extension and line end."""
     limits = replace(LIMITS, head_bytes=200)
@@ -291,7 +291,7 @@ def test_c18_law_pieces_of_a_chunked_body_change_nothing(size: int) -> None:
     assert statuses(answer_to_pieces(head + padded, size, limits)) == [431]
 
 
-def test_c18_what_came_beside_one_body_does_not_count_for_the_next_head(place) -> None:
+def test_c18_chunk_overhead_of_one_body_does_not_count_for_the_next_head(place) -> None:
     """12,000 bytes beside a body, then a head of 6,000 that comes in two pieces: each alone is taken."""
     _, gateway = place
     body = (b"1;" + b"e" * 4_000 + b"\r\nx\r\n") * 3 + b"0\r\n\r\n"
@@ -315,7 +315,7 @@ def test_c18_what_came_beside_one_body_does_not_count_for_the_next_head(place) -
         assert statuses(answer + read_rest(line)) == [200, 200]
 
 
-def test_c17_only_http_1_is_spoken(place) -> None:
+def test_c17_http_versions_other_than_1_0_and_1_1_are_refused(place) -> None:
     """`GET /path` alone (HTTP/0.9) and a request line with HTTP/2.0 went on to the upstream as if they were HTTP/1.1."""
     upstream, gateway = place
     for line in (b"GET /v1/models", b"GET /v1/models HTTP/0.9", b"GET /v1/models HTTP/2.0"):
@@ -349,7 +349,7 @@ def test_a_client_that_sends_a_letter_at_a_time_is_disconnected(hasty) -> None:
 
 
 @pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/files"])
-def test_a_body_that_does_not_come_is_not_awaited_for_ever(hasty, path: bytes) -> None:
+def test_a_body_that_does_not_arrive_times_out_with_408(hasty, path: bytes) -> None:
     _, gateway = hasty
     raw = b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{"
     assert statuses(talk(gateway.port, raw, wait=60)) == [408]
@@ -357,7 +357,9 @@ def test_a_body_that_does_not_come_is_not_awaited_for_ever(hasty, path: bytes) -
 
 @pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/messages/batches"])
 @pytest.mark.parametrize("start", [b"{", b"{" * 90_000])
-def test_a_body_that_drips_in_holds_no_place(hasty, path: bytes, start: bytes) -> None:
+def test_a_body_that_arrives_too_slowly_is_refused_with_408(
+    hasty, path: bytes, start: bytes
+) -> None:
     """A letter every few seconds was progress enough to hold one of `requests` for days. What came
     fast before it earns no more than `body_seconds`."""
     _, gateway = hasty
@@ -377,7 +379,7 @@ def test_a_body_that_drips_in_holds_no_place(hasty, path: bytes, start: bytes) -
 
 
 @pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/files"])
-def test_a_large_body_over_a_slow_line_comes_through(path: bytes) -> None:
+def test_a_large_body_over_a_slow_connection_is_accepted(path: bytes) -> None:
     """It takes longer than a body may be silent, and comes fast enough all the time."""
     piece = b" " * 2_000
     head = b"POST %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n{"
@@ -395,7 +397,7 @@ def test_a_large_body_over_a_slow_line_comes_through(path: bytes) -> None:
     assert len(upstream.received[0].body) == 50_002
 
 
-def test_a_client_that_sends_too_much_reads_why(place) -> None:
+def test_a_client_with_a_too_large_body_can_read_the_413_response(place) -> None:
     """Clients send all of a body before they look for an answer: a connection that was closed
     before was reset, and agents said "connection error" and tried again."""
     upstream, gateway = place
@@ -408,7 +410,7 @@ def test_a_client_that_sends_too_much_reads_why(place) -> None:
     assert not upstream.received
 
 
-def test_a_client_that_reads_nothing_keeps_no_place() -> None:
+def test_a_client_that_does_not_read_its_response_is_disconnected() -> None:
     """Wherever in the answer it stops: which write is the first to wait depends on the answer's size."""
 
     def answer(asked: Received) -> Reply:
@@ -462,7 +464,7 @@ def test_c21_a_slow_reader_costs_little_memory() -> None:
         assert gateway.gateway._peaks._height == 10, "how many are under way is noted"
 
 
-def test_c21_memory_is_given_back_when_a_rush_is_over() -> None:
+def test_c21_memory_is_released_after_a_load_peak() -> None:
     async def run() -> None:
         released, done = list[int](), asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -486,7 +488,7 @@ def test_c21_memory_is_given_back_when_a_rush_is_over() -> None:
 
 
 @pytest.mark.parametrize("step", ["start", "write", "end", "respond"])
-def test_every_step_of_an_answer_waits_for_its_client_within_limits(step: str) -> None:
+def test_every_step_of_a_response_times_out_if_the_client_does_not_read(step: str) -> None:
     async def never(_: object) -> None:
         await asyncio.Event().wait()
 
@@ -513,7 +515,7 @@ def test_pipelined_requests_are_answered_in_order(place) -> None:
     assert targets(upstream) == [f"/v1/models/{n}" for n in range(5)]
 
 
-def test_rubbish_behind_a_request_does_not_get_into_its_answer() -> None:
+def test_invalid_bytes_after_a_request_do_not_get_into_its_response() -> None:
     slow = Reply(body=(b"data: 1\n\n", b"data: 2\n\n"), pause=0.3, type="text/event-stream")
     with ScriptedProvider([slow]) as upstream:
         config = Config(
@@ -526,7 +528,7 @@ def test_rubbish_behind_a_request_does_not_get_into_its_answer() -> None:
     assert b"400 Bad Request" not in answer.partition(b"\r\n\r\n")[2]
 
 
-def test_what_is_no_http_is_refused(place) -> None:
+def test_bytes_that_are_not_http_are_refused(place) -> None:
     upstream, gateway = place
     for raw in (
         b"\x16\x03\x01\x02\x00\x01\x00",
@@ -538,7 +540,7 @@ def test_what_is_no_http_is_refused(place) -> None:
     assert upstream.received == []
 
 
-def test_an_upgrade_is_no_way_around(place) -> None:
+def test_an_upgrade_request_cannot_smuggle_another_request(place) -> None:
     """What follows is read as a request like any other, never as another protocol's."""
     upstream, gateway = place
     offer = b"Host: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n"
@@ -548,7 +550,7 @@ def test_an_upgrade_is_no_way_around(place) -> None:
     assert not [request for request in upstream.received if request.all("upgrade")]
 
 
-def test_hostile_answers_of_an_upstream_do_not_split_ours(place) -> None:
+def test_invalid_headers_of_an_upstream_do_not_reach_the_client(place) -> None:
     bad = Reply(body=(b"{}",), headers=(("x-evil", "a\x7fb"),))
     with ScriptedProvider([bad, "Done."]) as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")
@@ -574,7 +576,7 @@ def get(port: int, path: str, *headers: str) -> list[int]:
 
 
 @pytest.mark.parametrize("path", ADMIN)
-def test_without_a_token_only_this_machine_may_administer(place, path: str) -> None:
+def test_without_an_admin_token_admin_paths_answer_only_local_requests(place, path: str) -> None:
     _, gateway = place
     allowed = [200] if path == "/metrics" else [404]
     assert get(gateway.port, path, f"Host: 127.0.0.1:{gateway.port}") == allowed
@@ -590,7 +592,7 @@ def test_without_a_token_only_this_machine_may_administer(place, path: str) -> N
 
 
 @pytest.mark.parametrize("path", ADMIN)
-def test_with_a_token_who_has_it_may(path: str) -> None:
+def test_with_an_admin_token_admin_paths_require_it(path: str) -> None:
     token = "correct horse battery"
     with ScriptedProvider() as upstream:
         config = Config(
@@ -635,7 +637,7 @@ OUR_TOKEN = "correct horse battery"
         ("/v1/models", f"X-Auth: Basic {b64encode(f'{OUR_TOKEN}:'.encode()).decode()}"),
     ],
 )
-def test_the_admin_token_goes_to_no_upstream(path: str, header: str) -> None:
+def test_the_admin_token_is_never_sent_to_an_upstream(path: str, header: str) -> None:
     with ScriptedProvider() as upstream:
         config = Config(
             upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", admin_token=OUR_TOKEN
@@ -647,7 +649,7 @@ def test_the_admin_token_goes_to_no_upstream(path: str, header: str) -> None:
         assert targets(upstream) == ["/v1/models"] * 3
 
 
-def test_what_is_meant_for_the_gateway_goes_to_no_upstream_whatever_its_token(place) -> None:
+def test_variants_of_admin_paths_are_not_sent_upstream_with_any_token(place) -> None:
     upstream, gateway = place
     for path in ("/REFOLD/api/overview", "//refold/api/overview", "/Metrics", "/%2Frefold/api"):
         assert get(gateway.port, path, "Host: localhost", "Authorization: Bearer old") == [404]
@@ -655,7 +657,7 @@ def test_what_is_meant_for_the_gateway_goes_to_no_upstream_whatever_its_token(pl
 
 
 @pytest.mark.parametrize("path", ["/%6detrics", "/%72efold/health", "/refold%2fhealth"])
-def test_an_own_path_in_another_spelling_is_none(place, path: str) -> None:
+def test_percent_encoded_admin_paths_are_answered_with_404(place, path: str) -> None:
     """A proxy that keeps /refold/ and /metrics from others let /%6detrics through."""
     upstream, gateway = place
     assert get(gateway.port, path, "Host: localhost") == [404]
@@ -663,7 +665,7 @@ def test_an_own_path_in_another_spelling_is_none(place, path: str) -> None:
     assert targets(upstream) == []
 
 
-def test_below_a_path_of_its_server_the_gateway_still_answers_its_own_paths() -> None:
+def test_a_gateway_mounted_below_a_path_answers_its_own_paths() -> None:
     config = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), salt=b"s")
     sent = list[dict[str, Any]]()
 

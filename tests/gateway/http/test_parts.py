@@ -59,7 +59,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 @given(
     st.lists(st.tuples(LINES, ENDS), max_size=8), st.lists(st.integers(0, 400), max_size=12), LINES
 )
-def test_events_are_the_same_however_the_pieces_fall(
+def test_sse_events_do_not_depend_on_packet_boundaries(
     sent: list, places: list[int], rest: bytes
 ) -> None:
     reader = EventSplitter()
@@ -101,7 +101,7 @@ def test_a_first_event_is_classified(event: bytes) -> None:
     assert classify_event(event) == SORTS[event]
 
 
-def test_errors_in_events_read_as_errors_of_their_own() -> None:
+def test_an_error_event_is_converted_to_an_error_body() -> None:
     failed = b'data: {"type": "response.failed", "response": {"error": {"code": "c"}}}'
     assert json.loads(error_body(failed)) == {"error": {"code": "c"}}
     flat = b'data: {"type": "error", "code": "c", "message": "m", "sequence_number": 3}'
@@ -145,7 +145,7 @@ def test_usage_is_the_same_in_a_stream_and_in_an_answer(
     st.lists(st.binary(max_size=60), max_size=6),
     st.sampled_from(["", "gzip", "br", "zstd", "deflate", "odd"]),
 )
-def test_a_tap_never_fails(pieces: list[bytes], coding: str) -> None:
+def test_a_usage_tap_never_fails_on_any_bytes(pieces: list[bytes], coding: str) -> None:
     for kind in ("text/event-stream", "application/json", ""):
         tap = UsageTap(kind, coding)
         for piece in (*pieces, b'data: {"usage": 3}\n\n', b'{"usage": '):
@@ -153,7 +153,7 @@ def test_a_tap_never_fails(pieces: list[bytes], coding: str) -> None:
         assert tap.usage() is None
 
 
-def test_an_answer_that_is_too_large_is_not_kept() -> None:
+def test_the_usage_of_a_too_large_response_is_not_read() -> None:
     tap = UsageTap("application/json")
     for _ in range(MAX_BODY_BYTES // 2**20 + 1):
         list(tap.feed(b" " * 2**20))
@@ -161,7 +161,7 @@ def test_an_answer_that_is_too_large_is_not_kept() -> None:
     assert tap.usage() is None
 
 
-def test_usage_that_is_null_is_none() -> None:
+def test_missing_or_null_usage_is_read_as_none() -> None:
     assert (
         find_usage({"usage": None}) is None
         and find_usage([]) is None
@@ -169,7 +169,7 @@ def test_usage_that_is_null_is_none() -> None:
     )
 
 
-def test_codings_without_a_reader_have_no_decoder() -> None:
+def test_unsupported_content_encodings_have_no_decoder() -> None:
     assert create_decoder("compress") is None and create_decoder("gzip, br") is None
     assert decode_body(b"x", "compress", 10) is None and decode_body(b"x", " Identity ", 10) == b"x"
 
@@ -187,7 +187,7 @@ CODECS_BY_NAME = {
     st.lists(st.integers(0, 600), max_size=9),
     st.data(),
 )
-def test_a_body_of_several_parts_is_read_whole_or_not_at_all(
+def test_a_body_of_several_compressed_parts_is_decoded_whole_or_not_at_all(
     coding: str, parts: list, places: list, data
 ) -> None:
     plain, coded = b"".join(parts), [CODECS_BY_NAME[coding](part) for part in parts]
@@ -218,7 +218,7 @@ PACKED = {**CODECS_BY_NAME, "deflate": zlib.compress, "br": brotli.compress}
     st.integers(0, 200_000),
     st.lists(st.integers(0, 900)),
 )
-def test_c9_every_coding_is_read_in_small_steps(
+def test_c9_every_content_encoding_is_decoded_in_small_steps(
     coding: str, text: bytes, zeros: int, places: list[int]
 ) -> None:
     plain = text + bytes(zeros)
@@ -241,7 +241,7 @@ def test_c9_every_coding_is_read_in_small_steps(
 
 @pytest.mark.parametrize("coding", sorted(PACKED))
 @pytest.mark.parametrize("pieces", [1, 7])
-def test_c9_what_a_decoder_holds_back_comes_out(coding: str, pieces: int) -> None:
+def test_c9_a_decoder_returns_all_of_its_buffered_output(coding: str, pieces: int) -> None:
     """Brotli gave the first 98,272 bytes of a request that packs well, and the request went out unread."""
     plain = json.dumps(
         [{"role": "user", "content": f"line {n}"} for n in range(5_000)]
@@ -270,7 +270,7 @@ def bombs() -> dict[str, bytes]:
     return {coding: pack(BOMB) for coding, pack in quick.items()}
 
 
-def test_broken_data_of_which_nothing_can_be_read_is_none() -> None:
+def test_decode_piece_returns_none_if_nothing_can_be_decoded() -> None:
     """An error in it is counted as unread."""
     assert decode_piece(create_decoder("gzip"), b"no gzip at all", 2**20) is None
     half = gzip.compress(b"prompt is too long" * 99)[:-30]
@@ -278,7 +278,7 @@ def test_broken_data_of_which_nothing_can_be_read_is_none() -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
-def test_c9_no_step_of_an_answer_that_unpacks_to_200_mb_is_large(bombs, coding: str) -> None:
+def test_c9_a_decompression_bomb_is_decoded_in_small_steps(bombs, coding: str) -> None:
     """Such an answer held up every other request for 2.5 to 6 s: it was unpacked whole, on the event loop."""
     reader = create_decoder(coding)
     assert (
@@ -300,7 +300,7 @@ def test_c9_no_step_of_an_answer_that_unpacks_to_200_mb_is_large(bombs, coding: 
         assert tap.usage() is None
 
 
-def test_c9_others_are_served_while_an_answer_is_listened_to() -> None:
+def test_c9_the_event_loop_runs_while_a_large_response_is_decoded() -> None:
     """It goes out in one piece; what it unpacks to is looked at in steps, and the event loop goes on between them."""
 
     async def run() -> int:
@@ -323,7 +323,7 @@ def test_c9_others_are_served_while_an_answer_is_listened_to() -> None:
     assert asyncio.run(run()) > 100
 
 
-def test_c9_a_request_is_unpacked_beside_the_event_loop() -> None:
+def test_c9_a_request_body_is_decompressed_off_the_event_loop() -> None:
     async def run() -> None:
         unpacking = asyncio.create_task(DecodingThreads().decode(gzip.compress(b"{}"), "gzip", 10))
         await asyncio.sleep(0)
@@ -333,7 +333,7 @@ def test_c9_a_request_is_unpacked_beside_the_event_loop() -> None:
     asyncio.run(run())
 
 
-def test_c9_what_takes_long_to_parse_is_not_parsed() -> None:
+def test_c9_json_that_takes_long_to_parse_is_not_parsed() -> None:
     """The parser holds up all threads: 3 MB of brackets took as long as 100 MB of text."""
     usage = b'"usage":{"prompt_tokens":1}}'
     for filling, read in (
@@ -346,18 +346,18 @@ def test_c9_what_takes_long_to_parse_is_not_parsed() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(1, 7))
-def test_deflate_has_one_part(plain: bytes, short: int) -> None:
+def test_a_deflate_body_has_exactly_one_part(plain: bytes, short: int) -> None:
     body = zlib.compress(plain)
     assert decode_body(body, "deflate", 200) == plain
     assert decode_body(body[:-short], "deflate", 200) is None
     assert decode_body(body + body, "deflate", 400) is None
 
 
-def test_parts_without_end_are_not_read() -> None:
+def test_a_body_of_too_many_gzip_parts_is_not_decoded() -> None:
     assert decode_body(gzip.compress(b"") * 10_001, "gzip", 10) is None
 
 
-def test_a_body_that_needs_no_reading_is_the_very_same() -> None:
+def test_a_body_without_an_encoding_is_returned_as_the_same_object() -> None:
     body = b"{}"
     assert decode_body(body, "", 10) is body
 
@@ -366,7 +366,7 @@ LINE = re.compile(r'[a-z_]+(\{([a-z_]+="(\\.|[^"\\])*",?)+\})? [0-9.e+]+')
 
 
 @given(st.text(max_size=20), st.floats(0, 1000))
-def test_metrics_are_what_prometheus_reads(label: str, seconds: float) -> None:
+def test_metrics_are_rendered_in_the_prometheus_format(label: str, seconds: float) -> None:
     counters = Counters()
     counters.add("http_requests", upstream=label, status="200")
     counters.add("other", 2)
@@ -386,7 +386,7 @@ def head(path: str = "/v1/x", query: str = "", *headers: tuple[bytes, bytes]) ->
     return RequestHead("POST", path, query, headers)
 
 
-def test_apis_are_known_by_path() -> None:
+def test_the_api_of_a_request_is_recognised_by_its_path() -> None:
     assert generation_api("POST", "/openai/deployments/d/chat/completions") == "openai_chat"
     assert (
         generation_api("POST", "/v1beta/models/a/models/gemini-x:streamGenerateContent") == "gemini"
@@ -405,7 +405,7 @@ def test_apis_are_known_by_path() -> None:
     assert generation_api("GET", "/v1/responses") == ""
 
 
-def test_the_callers_words_are_guessed_for_other_paths() -> None:
+def test_the_client_api_of_other_paths_is_guessed() -> None:
     assert client_api(head("/v1/models", "", (b"anthropic-version", b"1"))) == "anthropic"
     assert client_api(head("/v1beta/models")) == "gemini"
     assert client_api(head("/v1/responses/x")) == "openai_responses"
@@ -433,11 +433,11 @@ def test_credentials_differ_by_key_place_and_salt() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_long_salts_and_odd_keys_are_no_error(key: bytes) -> None:
+def test_long_salts_and_arbitrary_key_bytes_are_accepted(key: bytes) -> None:
     assert len(credential(head("/", "", (b"authorization", key)), key * 3)) == 32
 
 
-def test_headers_of_the_connection_stay_behind() -> None:
+def test_hop_by_hop_headers_are_not_sent_upstream() -> None:
     sent = (
         (b"connection", b"close, x-a"),
         (b"x-a", b"1"),
@@ -459,7 +459,7 @@ def scope(*headers: tuple[bytes, bytes], raw: bytes = b"/v1/x", **fields) -> dic
     return {**fixed, "headers": [(b"host", b"h"), *headers], **fields}
 
 
-def test_a_server_that_checks_less_is_checked_here() -> None:
+def test_the_application_itself_refuses_invalid_request_heads() -> None:
     """Smuggling and other servers: the application itself refuses what uvicorn's parser would."""
     for headers, status in (
         ([(b"content-length", b"1"), (b"content-length", b"2")], 400),
@@ -482,7 +482,7 @@ def test_a_server_that_checks_less_is_checked_here() -> None:
     assert refused.value.status == 400 and refused.value.close
 
 
-def test_an_application_below_a_path_or_without_raw_paths() -> None:
+def test_request_paths_are_read_below_a_root_path_or_without_a_raw_path() -> None:
     assert read_head(scope(raw=b"/llm/v1/x", root_path="/llm"), Limits()).path == "/v1/x"
     assert (
         read_head({**scope(), "raw_path": None, "path": "/v1/你"}, Limits()).path == "/v1/%E4%BD%A0"
@@ -505,7 +505,7 @@ DEEP = b"[" * 30_000
 @pytest.mark.parametrize(
     "event", [b'data: {"type": [1]}', b'data: {"type": {}}', b'data: {"a": ' + DEEP]
 )
-def test_c15_events_of_an_odd_shape_are_content(event: bytes) -> None:
+def test_c15_events_of_an_unknown_shape_are_classified_as_content(event: bytes) -> None:
     """A stream that began with one was answered by 500 in place of the upstream's answer."""
     assert classify_event(event) == "content"
     assert json.loads(error_body(event)) in (None, {"type": [1]}, {"type": {}})

@@ -52,19 +52,19 @@ NAMES = {
 
 
 @pytest.mark.parametrize("path", NAMES)
-def test_f12_a_request_names_one_model(path: str) -> None:
+def test_f12_the_model_of_a_request_is_read_from_its_path(path: str) -> None:
     """Such a model was routed by one name and measured by another: `org/name` and `org`, `ft:gpt-4o` and `ft`."""
     assert request_model(path, {}) == NAMES[path]
     assert request_model(path, {"model": 3}) == request_model(path, {"model": ""}) == NAMES[path]
 
 
 @pytest.mark.parametrize("path", NAMES)
-def test_f12_the_body_counts_but_for_paths_that_ask_a_model(path: str) -> None:
+def test_f12_the_body_names_the_model_unless_the_path_calls_one(path: str) -> None:
     asks = any(sign in path for sign in (":generate", ":stream", ":count", "/converse", "/invoke"))
     assert request_model(path, {"model": "named"}) == (NAMES[path] if asks else "named")
 
 
-def test_of_a_name_without_end_the_beginning_counts() -> None:
+def test_a_too_long_model_name_is_truncated() -> None:
     """Names are remembered in several tables: a thousand of 5 MB were held."""
     name = "local-" + "x" * 10_000
     short = name[:LONGEST_NAME]
@@ -76,7 +76,7 @@ def test_of_a_name_without_end_the_beginning_counts() -> None:
     assert compact.show(body).profile.model == short
 
 
-def test_f12_a_body_that_is_no_object_names_nothing() -> None:
+def test_f12_a_body_that_is_not_a_json_object_names_no_model() -> None:
     for text in (None, b"", b"[]", b"3", b"{", b"[" * 100_000, b"\xff"):
         assert parse_object(text) == {}
     assert parse_object(b'{"model": "m"}') == {"model": "m"}

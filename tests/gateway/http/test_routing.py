@@ -74,18 +74,18 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_where_a_request_with_a_key_goes(case) -> None:
+def test_a_request_with_a_key_is_routed_by_its_api_and_model(case) -> None:
     upstreams, apis, model, name = case
     assert choose(upstreams, apis, model) == name
 
 
-def test_without_a_key_the_first_that_takes_all_of_the_api_is_tried() -> None:
+def test_without_a_key_the_first_upstream_for_all_models_of_the_api_is_preferred() -> None:
     assert choose([CLAUDE, FREE], ("anthropic",), keyed=False) == "free"
     assert choose([CLAUDE, QWEN], OPENAI, keyed=False) == "claude"
     assert choose([TEAM, ANTHROPIC], ("anthropic",), keyed=False) == "anthropic"
 
 
-def test_a_refusal_says_between_whom_and_what_to_do() -> None:
+def test_an_ambiguous_request_is_refused_with_the_candidates_and_a_hint() -> None:
     with pytest.raises(
         HTTPException,
         match=r"names no model and could be for any of claude, free: .* Bind them by apis",
@@ -110,7 +110,7 @@ ups = st.builds(
 @given(
     st.lists(ups, min_size=2, max_size=4), st.sampled_from([("anthropic",), OPENAI, ("gemini",)])
 )
-def test_a_key_goes_where_nothing_else_fits_as_well(
+def test_a_key_is_refused_if_several_upstreams_fit_and_one_is_for_some_models(
     upstreams: list[Upstream], apis: tuple[str, ...]
 ) -> None:
     """Never to one that is bound to other APIs; never to a default beside one that is for some models."""
@@ -153,16 +153,16 @@ SPOKEN = [
 
 
 @pytest.mark.parametrize("case", SPOKEN)
-def test_what_a_request_speaks(case) -> None:
+def test_the_api_of_a_request_is_guessed_from_path_headers_and_query(case) -> None:
     assert candidate_apis(case[0])[0] == case[1]
 
 
-def test_where_nothing_tells_it_could_be_either_of_openais() -> None:
+def test_a_request_without_hints_could_be_for_either_openai_api() -> None:
     assert candidate_apis(head("/v1/files", (b"authorization", b"Bearer sk-x"))) == OPENAI
     assert generation_api("POST", "/v1/threads/t/messages") == "", "not Anthropic's"
 
 
-def test_keys_are_seen() -> None:
+def test_keys_in_headers_and_query_are_found() -> None:
     assert list_keys(head("/x", (b"api-key", b"k"), query="key=q")) == [b"k", b"q"]
     assert not list_keys(head("/x", (b"x", b"k"), query="keys=k"))
 
@@ -223,18 +223,18 @@ KEYS = [
 
 
 @pytest.mark.parametrize("case", KEYS)
-def test_a_key_goes_to_no_other_provider(case) -> None:
+def test_a_key_is_not_sent_to_another_provider(case) -> None:
     upstreams, path, key, name = case
     assert send(upstreams, path, key) == name
 
 
-def test_a_key_goes_to_no_other_provider_for_the_model_either() -> None:
+def test_a_key_is_not_sent_to_another_provider_that_serves_the_model() -> None:
     both = [preset("openrouter", models=("claude-*",)), preset("anthropic")]
     assert send(both, "/v1/messages", b"Bearer sk-ant-1", "claude-opus-5") == "anthropic"
     assert send(both, "/v1/messages", b"Bearer sk-or-v1-1", "claude-opus-5") == "openrouter"
 
 
-def test_whose_key_it_is_and_what_to_do_is_said() -> None:
+def test_a_refusal_names_the_provider_of_the_key_and_a_remedy() -> None:
     config = Config(upstreams=tuple(PRESETS), salt=b"s")
     with serving(config) as gateway:
         status, error = ask(gateway, CONVERSE, b"{}", authorization="Bearer ABSKQmVk")
@@ -245,7 +245,7 @@ def test_whose_key_it_is_and_what_to_do_is_said() -> None:
 
 
 @pytest.mark.parametrize("part", ["a ", "Bearer ", " ", "/model/", "/v2/", "/converse/"])
-def test_long_keys_and_paths_are_looked_at_at_once(part: str) -> None:
+def test_long_keys_and_paths_are_checked_without_delay(part: str) -> None:
     long = part * (100_000 // len(part))
     assert not identify_providers([long.encode()], long)
 
@@ -298,7 +298,7 @@ CONTENTS = json.dumps({"contents": [{"role": "user", "parts": [{"text": "x"}]}]}
         ("/v1beta/models/gemini-2.5-pro:countTokens", CONTENTS),
     ],
 )
-def test_headers_of_the_answer_go_where_the_answer_goes(path: str, sent: bytes) -> None:
+def test_side_requests_are_routed_by_model_and_sent_byte_for_byte(path: str, sent: bytes) -> None:
     """And byte for byte, compressed or not; other models' go to the other."""
     with place(*TWO) as (gateway, servers):
         assert ask(gateway, path, sent, x_api_key="KEY")[0] == 200
@@ -328,7 +328,7 @@ def test_a_key_is_not_sent_on_a_guess(method: str) -> None:
         assert servers["a"].received[0].target == "/v1/models/claude-x"
 
 
-def test_a_deployment_is_a_model() -> None:
+def test_an_azure_deployment_is_routed_as_a_model() -> None:
     path = "/openai/deployments/gpt-x/chat/completions?api-version=1"
     with place(*TWO) as (gateway, servers):
         assert ask(gateway, path, b'{"messages": []}', api_key="KEY")[0] == 200
@@ -344,7 +344,7 @@ def test_a_deployment_is_a_model() -> None:
         assert len(servers["a"].received) == 2 and not servers["b"].received
 
 
-def test_one_upstream_with_models_takes_what_names_none() -> None:
+def test_a_single_upstream_with_models_takes_requests_that_name_no_model() -> None:
     with place({"name": "a", "models": ("claude-*",)}) as (gateway, servers):
         assert ask(gateway, "/v1/models", method="GET", x_api_key="KEY")[0] == 200
         assert (
@@ -354,7 +354,7 @@ def test_one_upstream_with_models_takes_what_names_none() -> None:
         assert len(servers["a"].received) == 2
 
 
-def test_a_key_of_anthropics_goes_to_the_one_that_is_bound_to_it() -> None:
+def test_an_anthropic_key_is_sent_to_the_upstream_bound_to_its_api() -> None:
     with place({"name": "o", "apis": OPENAI}, {"name": "a", "apis": ("anthropic",)}) as (
         gateway,
         servers,
@@ -367,7 +367,7 @@ def test_a_key_of_anthropics_goes_to_the_one_that_is_bound_to_it() -> None:
         assert ask(gateway, "/v1/files", method="GET", x_goog_api_key="KEY")[0] == 404
 
 
-def test_a_body_that_is_too_large_to_look_into_is_refused_or_passes_on_what_else_is_known() -> None:
+def test_a_too_large_body_is_refused_or_routed_without_its_model() -> None:
     large = b'{"model": "claude-x", "input": "%b"}' % (b"x" * 2_000)
     with place({"name": "a", "models": ("claude-*",)}, {"name": "b"}, body_bytes=1_000) as (
         gateway,

@@ -38,7 +38,7 @@ STRICT = {
 
 
 @pytest.mark.parametrize("name", LOOSE)
-def test_c22_a_body_that_is_no_strict_json_goes_through_as_it_came(
+def test_c22_a_body_that_is_not_strict_json_is_sent_unchanged(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Bodies that are no strict JSON were edited all the same."""
@@ -53,7 +53,7 @@ def test_c22_a_body_that_is_no_strict_json_goes_through_as_it_came(
 
 
 @pytest.mark.parametrize("name", NO_JSON)
-def test_c22_a_body_with_what_is_no_json_value_goes_through_and_the_library_refuses_it(
+def test_c22_a_body_with_nan_or_infinity_is_sent_unchanged_and_compact_refuses_it(
     name: str,
 ) -> None:
     """The library edited such texts all the same."""
@@ -85,7 +85,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
-def test_c22_law_what_a_strict_writer_writes_is_strict(
+def test_c22_law_output_of_json_dumps_without_nan_is_strict(
     value: object, escapes: bool, indent: object
 ) -> None:
     assert is_strict_json(
@@ -94,7 +94,7 @@ def test_c22_law_what_a_strict_writer_writes_is_strict(
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1E400"])
-def test_c22_a_number_that_python_cannot_write_again_goes_through_as_it_came(number: str) -> None:
+def test_c22_a_number_too_large_for_python_is_sent_unchanged(number: str) -> None:
     """It is strict JSON, but what was edited beside it said `Infinity`, which is none."""
     body = WHOLE.replace(b'"role": "tool"', b'"role": "tool", "weight": ' + number.encode())
     with Driver(strategies=(ClearToolResults(keep=1),)) as driver:

@@ -75,7 +75,7 @@ def chat(steps: int, **fields) -> dict:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_request_is_one_span_with_what_was_done_and_used(stream: bool) -> None:
+def test_a_request_is_one_span_with_its_outcome_and_usage(stream: bool) -> None:
     with Traced() as traced:
         options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
         answer = traced.post(chat(40, **options))
@@ -110,7 +110,7 @@ def test_a_request_is_one_span_with_what_was_done_and_used(stream: bool) -> None
     }
 
 
-def test_nothing_that_was_said_and_no_key_is_in_a_span() -> None:
+def test_a_span_contains_no_conversation_text_and_no_key() -> None:
     with Traced() as traced:
         traced.post(chat(40), **{"x-session-id": "session-77"})
         span = traced.one()
@@ -119,7 +119,7 @@ def test_nothing_that_was_said_and_no_key_is_in_a_span() -> None:
         assert secret not in text
 
 
-def test_the_clients_trace_is_continued_and_the_upstream_told_of_our_span() -> None:
+def test_the_clients_trace_is_continued_and_the_upstream_gets_our_span_id() -> None:
     with Traced() as traced:
         traced.post(chat(1), traceparent=PARENT, tracestate=STATE)
         span, asked = traced.one(), traced.upstream.received[0]
@@ -131,7 +131,7 @@ def test_the_clients_trace_is_continued_and_the_upstream_told_of_our_span() -> N
 
 
 @pytest.mark.parametrize("how", ["declined", "not configured"])
-def test_where_nothing_is_traced_the_clients_headers_go_on(how: str) -> None:
+def test_without_tracing_the_clients_trace_headers_are_passed_on(how: str) -> None:
     with Traced(provider=TracerProvider(sampler=ALWAYS_OFF)) as traced:
         if how == "not configured":
             traced.gateway.gateway._relay._tracing = Tracing()  # this process has configured none
@@ -141,7 +141,7 @@ def test_where_nothing_is_traced_the_clients_headers_go_on(how: str) -> None:
         assert traced.spans.get_finished_spans() == ()
 
 
-def test_an_upstreams_error_is_the_spans() -> None:
+def test_an_upstream_error_sets_the_error_status_of_the_span() -> None:
     with Traced([Reply("slow down, " + SECRET, status=429)]) as traced:
         assert traced.post(chat(1)).status_code == 429
         span = traced.one()
@@ -150,7 +150,7 @@ def test_an_upstreams_error_is_the_spans() -> None:
     assert span.events == () and SECRET not in span.to_json()
 
 
-def test_an_answer_that_breaks_off_is_an_error() -> None:
+def test_a_truncated_response_sets_the_error_type_of_the_span() -> None:
     with Traced([Reply("word " * 500, cut_after=1)]) as traced:
         with pytest.raises(httpx.HTTPError):
             traced.post(chat(1, stream=True))
@@ -165,7 +165,9 @@ def test_an_answer_that_breaks_off_is_an_error() -> None:
         ("/v1beta/models/g:generateContent", {"contents": [{"role": "user", "parts": [{"text": "x"}]}]}, "generate_content g", "gcp.gemini"),
     ],
 )  # fmt: skip
-def test_every_api_has_its_provider(path: str, body: dict, operation: str, provider: str) -> None:
+def test_a_span_names_the_provider_of_each_api(
+    path: str, body: dict, operation: str, provider: str
+) -> None:
     with Traced() as traced:
         assert traced.post(body, path).status_code == 200
         span = traced.one()
@@ -173,14 +175,14 @@ def test_every_api_has_its_provider(path: str, body: dict, operation: str, provi
     assert span.attributes["gen_ai.usage.input_tokens"] == 1_200
 
 
-def test_other_paths_make_no_span() -> None:
+def test_requests_to_other_paths_have_no_span() -> None:
     with Traced() as traced:
         httpx.get(f"{traced.gateway.url}/v1/models", headers={"traceparent": PARENT})
         assert traced.upstream.received[0].all("traceparent") == [PARENT]
         assert traced.spans.get_finished_spans() == ()
 
 
-def test_the_gateway_does_without_the_package() -> None:
+def test_tracing_does_nothing_without_the_opentelemetry_package() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from refold.gateway.logs import AccessLogEntry\nfrom refold.gateway.http.response import Tracing\n"

@@ -58,7 +58,7 @@ def send_parts(port: int, parts: list[bytes]) -> bytes:
 @pytest.mark.parametrize(
     "cuts", [(), (20,), (len(POST) + 10,), (WHOLE.index(BODY),), (len(WHOLE) - 5,)]
 )
-def test_a_body_behind_an_offer_of_http2_arrives_whole(
+def test_a_body_after_an_http2_upgrade_offer_arrives_whole(
     place, raw: bytes, cuts: tuple[int, ...]
 ) -> None:
     upstream, gateway = place
@@ -74,13 +74,13 @@ def test_a_body_behind_an_offer_of_http2_arrives_whole(
     assert first.all("content-type") == ["application/json"]
 
 
-def test_every_request_of_a_connection_may_offer(place) -> None:
+def test_every_request_of_a_connection_may_offer_an_upgrade(place) -> None:
     upstream, gateway = place
     assert statuses(talk(gateway.port, WHOLE + CHUNKED + WHOLE + NEXT)) == [200] * 4
     assert [asked.body for asked in upstream.received] == [BODY, BODY, BODY, b""]
 
 
-def test_an_upload_behind_an_offer_is_passed_on(place) -> None:
+def test_an_upload_after_an_upgrade_offer_is_passed_on(place) -> None:
     upstream, gateway = place
     raw = b"POST /v1/files HTTP/1.1\r\n" + OFFER + b"Upgrade: h2c\r\nContent-Length: 5\r\n\r\nhello"
     assert statuses(talk(gateway.port, raw + NEXT)) == [200, 200]
@@ -88,7 +88,7 @@ def test_an_upload_behind_an_offer_is_passed_on(place) -> None:
 
 
 @pytest.mark.parametrize("method", [b"GET", b"POST"])
-def test_a_websocket_is_refused_and_the_connection_goes_on(place, method: bytes) -> None:
+def test_a_websocket_upgrade_is_refused_and_the_connection_stays_open(place, method: bytes) -> None:
     upstream, gateway = place
     raw = (
         method
@@ -101,7 +101,7 @@ def test_a_websocket_is_refused_and_the_connection_goes_on(place, method: bytes)
     assert [asked.target for asked in upstream.received] == ["/v1/models"]
 
 
-def test_an_offer_does_not_get_around_what_a_head_must_be(place) -> None:
+def test_an_invalid_head_is_refused_with_an_upgrade_offer_too(place) -> None:
     """Two lengths, a length and chunks, many headers: refused with an upgrade as without."""
     upstream, gateway = place
     for rest, status in (
@@ -115,7 +115,7 @@ def test_an_offer_does_not_get_around_what_a_head_must_be(place) -> None:
 
 
 @pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/files"])
-def test_a_client_that_has_sent_half_a_body_does_not_hold_up_the_end(place, path: bytes) -> None:
+def test_a_half_sent_body_does_not_delay_the_shutdown(place, path: bytes) -> None:
     """Though the body could take `body_seconds` and streams `grace_seconds`."""
     _, gateway = place
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
@@ -126,7 +126,7 @@ def test_a_client_that_has_sent_half_a_body_does_not_hold_up_the_end(place, path
     assert eventually(lambda: gateway.gateway.in_progress == 0)
 
 
-def test_a_body_that_comes_in_time_is_answered_though_the_gateway_stops(place) -> None:
+def test_a_request_completed_during_the_shutdown_is_answered(place) -> None:
     upstream, gateway = place
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
         line.sendall(WHOLE[:-5])

@@ -158,7 +158,7 @@ def tap_usage(pieces: list[bytes], kind: str = SSE) -> Any:
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_that_ends_anywhere_says_all_of_its_usage_or_none(name: str) -> None:
+def test_a_stream_cut_after_any_event_reports_all_of_its_usage_or_none(name: str) -> None:
     """Cut behind any event; Anthropic's first one says one token of output, which is none yet."""
     events = write_events(name)
     whole = tap_usage(events)
@@ -174,7 +174,9 @@ def test_a_stream_that_ends_anywhere_says_all_of_its_usage_or_none(name: str) ->
     st.integers(0, 3_000),
     st.lists(st.integers(0, 3_000), max_size=6),
 )
-def test_a_stream_cut_at_any_place_in_any_pieces(name: str, end: int, places: list[int]) -> None:
+def test_a_stream_cut_at_any_byte_reports_all_of_its_usage_or_none(
+    name: str, end: int, places: list[int]
+) -> None:
     stream = b"".join(write_events(name))[:end]
     edges = [0, *sorted(min(place, len(stream)) for place in places), len(stream)]
     pieces = [stream[a:b] for a, b in pairwise(edges)]
@@ -183,7 +185,7 @@ def test_a_stream_cut_at_any_place_in_any_pieces(name: str, end: int, places: li
 
 @pytest.mark.parametrize("odd", [5, "x", None, [], {}, [5, None, []], {"a": 1}])
 @pytest.mark.parametrize("name", ["type", "choices", "candidates", "response", "message"])
-def test_events_of_no_known_form_break_nothing(name: str, odd: Any) -> None:
+def test_usage_is_read_from_events_of_an_unknown_form(name: str, odd: Any) -> None:
     """What is no stream of an API that is known says its usage as it likes."""
     usage = {"input_tokens": 5, "output_tokens": 2}
     event = b"data: " + json.dumps({name: odd, "usage": usage}).encode() + b"\n\n"
@@ -223,7 +225,7 @@ def read_some(url: str, ends: str) -> None:
             assert ends == "the upstream breaks off"
 
 
-def test_a_client_that_stops_reading_at_the_end_is_billed() -> None:
+def test_usage_is_booked_if_the_client_closes_after_the_last_event() -> None:
     """Many close the connection at the last event, before the upstream has ended its answer."""
     pipeline = ScriptedPipeline()
 

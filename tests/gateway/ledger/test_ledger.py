@@ -241,7 +241,7 @@ class Gateway:
 # --- bills ----------------------------------------------------------------------------------------
 
 
-def test_every_token_is_billed_once_and_above_a_cliff_the_input_costs_more():
+def test_every_token_is_billed_once_and_the_input_of_a_long_prompt_costs_more():
     rates = Rates(2.0, 10.0, 0.2, 2.5, cliffs=((1_000, 5.0),))
     low, high = Tokens(100, 200, 300, 50), Tokens(1_000, 2_000, 3_000, 50)
     assert compute_cost(low, rates) == (200_000_000, 40_000_000, 750_000_000, 500_000_000)
@@ -249,7 +249,7 @@ def test_every_token_is_billed_once_and_above_a_cliff_the_input_costs_more():
     assert compute_cost(Tokens(output=1_000_000), rates).output == 10 * DOLLAR
 
 
-def test_what_a_call_was_made_of_is_billed_whole():
+def test_all_iterations_of_a_call_are_billed():
     """Anthropic's top level leaves out what its own compaction took."""
     first = {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500}
     second = {"type": "message", "input_tokens": 23_000, "output_tokens": 1_000}
@@ -301,7 +301,9 @@ def mark_request(*marks: dict[str, str]) -> bytes:
         (WRITTEN, (), 0.6875),
     ],
 )
-def test_each_sort_of_cache_write_has_its_price(usage: dict[str, Any], marks: Any, dollars: float):
+def test_five_minute_and_one_hour_cache_writes_have_their_own_prices(
+    usage: dict[str, Any], marks: Any, dollars: float
+):
     """As the usage says; by the request's marks only where it does not: one for an hour is never behind one for less."""
     rates = find_rates("claude-opus-4-5")
     assert rates is not None and (rates.write, rates.hour) == (6.25, 10)
@@ -311,7 +313,7 @@ def test_each_sort_of_cache_write_has_its_price(usage: dict[str, Any], marks: An
     assert sums.written == sums.would_written == 110_000 and sums.would_cost == sums.cost
 
 
-def test_a_model_without_a_price_for_an_hour_has_one_for_writing():
+def test_one_hour_cache_writes_without_their_own_price_cost_the_write_price():
     assert compute_cost(Tokens(written=1_000, written_for_hour=400), RATES).written == 2_500_000_000
     assert (
         compute_cost(
@@ -337,7 +339,7 @@ def test_a_model_without_a_price_for_an_hour_has_one_for_writing():
         ),
     ],
 )
-def test_what_compacting_costs_is_of_what_the_conversation_is_kept_for(body: bytes, hour: bool):
+def test_rates_for_compaction_follow_the_cache_lifetime_of_the_request(body: bytes, hour: bool):
     """A compaction writes the end of the request anew, which a mark of five minutes keeps for five minutes."""
     assert has_hour_cache(body) is hour
     rates = find_request_rates(Settings(), "claude-opus-4-5", body)
@@ -361,7 +363,7 @@ USAGES = st.builds(
 @given(
     st.lists(st.tuples(USAGES, st.integers(0, 12), st.floats(0, 1_000)), min_size=1, max_size=12)
 )
-def test_where_nothing_was_edited_the_counterfactual_is_the_bill(calls):
+def test_without_edits_the_counterfactual_equals_the_bill(calls):
     """Whatever is reported, whatever the client rewinds, however long it pauses."""
     accounts, when, total = Accounting(lambda model: RATES), 0.0, Sums()
     for usage, steps, pause in calls:
@@ -407,7 +409,7 @@ def test_the_counterfactual_is_what_a_provider_would_have_billed(pause: float):
     assert total.saved == total.would_cost - total.cost > 0
 
 
-def test_the_counterfactual_is_written_for_as_long_as_the_call_was():
+def test_the_counterfactual_has_the_same_share_of_one_hour_cache_writes():
     rates = Rates(2.0, 10.0, 0.2, 2.5, hour=4.0)
     with Gateway(rates) as gateway:
         gateway.sent, gateway.unedited = ByTime(), ByTime()
@@ -432,7 +434,7 @@ def test_a_session_that_compaction_made_dearer_is_shown_as_a_loss():
     assert report_as_json(report)["rows"][0]["saved"] < 0
 
 
-def test_a_process_that_did_not_see_the_session_begin_reckons_by_shares():
+def test_after_a_restart_the_counterfactual_keeps_the_share_of_cached_tokens():
     """After a restart nothing is known of the calls before."""
     with Gateway() as gateway:
         for steps in range(1, 60, 2):
@@ -449,7 +451,7 @@ def test_a_process_that_did_not_see_the_session_begin_reckons_by_shares():
     assert sums.would_read / sums.would_input == pytest.approx(sums.read / sums.input, abs=0.01)
 
 
-def test_calls_that_would_not_have_fitted_are_counted_apart():
+def test_calls_that_would_have_exceeded_the_window_are_counted_separately():
     with Gateway() as gateway:
         for steps in range(1, 46):
             gateway.call(chat(steps))
@@ -458,7 +460,7 @@ def test_calls_that_would_not_have_fitted_are_counted_apart():
     assert total.avoided_saved != 0
 
 
-def test_in_shadow_nothing_is_changed_and_what_would_have_been_is_reckoned():
+def test_shadow_mode_changes_nothing_and_estimates_the_bill_with_edits():
     """What is reckoned is what the same session is billed when its edits are sent, within three percent."""
     with Gateway() as real, Gateway(shadow=True) as shadow:
         for steps in range(1, 64, 2):
@@ -478,7 +480,7 @@ def test_in_shadow_nothing_is_changed_and_what_would_have_been_is_reckoned():
     assert shadow_total["cost"] > shadow_total["cost_with_edits"] > 0
 
 
-def test_a_context_error_in_shadow_is_the_clients():
+def test_a_context_error_in_shadow_mode_is_not_retried():
     body = chat(60)
     with Gateway(shadow=True) as gateway:
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "tenant")
@@ -492,7 +494,7 @@ def test_a_context_error_in_shadow_is_the_clients():
 # --- refetches ------------------------------------------------------------------------------------
 
 
-def test_a_result_that_was_hidden_and_fetched_again_is_charged():
+def test_a_hidden_result_that_is_fetched_again_is_charged_as_a_refetch():
     with Gateway() as gateway:
         steps = 0
         while not gateway.call(chat(steps := steps + 1)).edits:
@@ -506,7 +508,7 @@ def test_a_result_that_was_hidden_and_fetched_again_is_charged():
     assert total.saved == total.would_cost - total.refetch_cost - total.cost
 
 
-def test_calls_made_again_that_nothing_had_hidden_are_no_refetches():
+def test_repeated_calls_whose_results_are_visible_are_not_refetches():
     with Gateway() as gateway:
         for steps in range(1, 9):
             gateway.call(chat(steps, again=range(1, 9)))
@@ -516,7 +518,7 @@ def test_calls_made_again_that_nothing_had_hidden_are_no_refetches():
 # --- what is not known --------------------------------------------------------------------------
 
 
-def test_calls_without_usage_stand_apart_and_have_no_money():
+def test_calls_without_usage_are_listed_separately_and_without_cost():
     with Gateway() as gateway:
         for steps in range(1, 60, 2):
             gateway.call(chat(steps), usage=steps % 3 > 0)
@@ -529,7 +531,7 @@ def test_calls_without_usage_stand_apart_and_have_no_money():
     assert {key.basis for key in gateway.book.entries} == {"reported", "estimated"}
 
 
-def test_without_a_price_there_are_tokens_and_no_money():
+def test_calls_of_models_without_a_price_have_tokens_but_no_cost():
     with Gateway(None) as gateway:
         for steps in range(1, 60, 2):
             gateway.call(chat(steps))
@@ -539,7 +541,7 @@ def test_without_a_price_there_are_tokens_and_no_money():
     assert total.cost == total.would_cost == total.saved == 0
 
 
-def test_calls_beside_conversations_are_billed_and_neutral():
+def test_calls_outside_conversations_are_billed_and_save_nothing():
     """Titles, deltas, what cannot be read: the bill must be whole."""
     title = {"model": "m", "messages": [{"role": "system", "content": "You are a title generator"}, {"role": "user", "content": "x"}]}  # fmt: skip
     with Gateway() as gateway:
@@ -551,7 +553,7 @@ def test_calls_beside_conversations_are_billed_and_neutral():
 
 
 @pytest.mark.parametrize("status", [301, 400, 429, 500, 0])
-def test_an_answer_that_is_none_is_not_billed(status: int):
+def test_a_failed_call_is_not_billed(status: int):
     with Gateway() as gateway:
         incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), chat(2), "tenant")
         out = gateway.loop.run_until_complete(gateway.pipeline.prepare(incoming))
@@ -585,7 +587,7 @@ def test_summaries_are_booked_with_the_conversation_they_were_for():
     assert len(sessions) == 1 and models == {"m"}
 
 
-def test_a_summary_without_a_price_is_said_to_have_none():
+def test_a_summary_without_a_price_is_counted_as_unpriced():
     done = SummaryCost(0.0, "t", "s", "m", 3, 0.0)
     assert Accounting(lambda model: RATES).book(done)[1] == Sums(summaries=3, summaries_unpriced=3)
 
@@ -625,7 +627,7 @@ def test_rows_add_up_to_the_total_and_parts_to_the_row(entries, by):
 
 
 @given(ENTRIES, ENTRIES)
-def test_what_is_written_is_read_and_added_up(first, second):
+def test_entries_of_several_writes_are_added_up(first, second):
     with_both = open_ledger(":memory:")
     for entries in (first, second):
         with_both.add(merge_entries(entries))
@@ -636,7 +638,7 @@ def test_what_is_written_is_read_and_added_up(first, second):
 
 
 @given(ENTRIES, st.lists(st.sampled_from(["", "s", "t", "unknown", "' OR 1=1 --"]), max_size=6))
-def test_the_sums_of_sessions_are_those_of_their_lines(entries, asked):
+def test_sum_sessions_returns_the_sums_of_the_sessions_entries(entries, asked):
     ledger = open_ledger(":memory:")
     ledger.add(merge_entries(entries))
     wanted = dict[str, dict[str, Sums]]()
@@ -698,7 +700,7 @@ def test_a_report_is_made_without_the_whole_ledger_in_memory():
 
 
 @pytest.mark.parametrize("count", [0, 4_000])
-def test_the_sums_of_a_session_cost_what_it_has(count):
+def test_summing_a_session_does_not_depend_on_the_size_of_the_ledger(count):
     """Whatever else the ledger holds, the same work: counted in steps of SQLite's machine."""
     ledger, steps = open_ledger(":memory:"), itertools.count()
     ledger.add(lines(count) | {EntryKey(0, "t", "mine", "m", "reported"): Sums(calls=3)})
@@ -709,7 +711,7 @@ def test_the_sums_of_a_session_cost_what_it_has(count):
     ledger.close()
 
 
-def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
+def test_a_ledger_of_an_older_version_is_migrated(tmp_path):
     path, booked = tmp_path / "refold.db.ledger", lines(3)
     with closing(sqlite3.connect(path)) as connection, connection:
         for statement in (
@@ -729,7 +731,7 @@ def test_a_ledger_of_the_version_before_is_brought_forward(tmp_path):
     ledger.close()
 
 
-def test_processes_add_to_one_file(tmp_path):
+def test_several_writers_add_to_one_ledger_file(tmp_path):
     """Two gateways with one store, at the same time; a report may be read meanwhile."""
     store, key, one_call = (
         str(tmp_path / "refold.db"),
@@ -758,7 +760,7 @@ def test_processes_add_to_one_file(tmp_path):
 # --- out of the way -----------------------------------------------------------------------------------
 
 
-def test_a_ledger_that_fails_loses_nothing_and_stops_nobody(caplog):
+def test_a_failing_ledger_loses_no_entry_and_stops_no_request(caplog):
     with Gateway() as gateway:
         gateway.book.failures = 3
         for steps in range(1, 9):
@@ -782,7 +784,7 @@ def test_a_ledger_that_fails_loses_nothing_and_stops_nobody(caplog):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_what_is_written_although_the_answer_is_lost_is_booked_once(tmp_path, kind, request):
+def test_a_batch_whose_commit_reply_is_lost_is_booked_once(tmp_path, kind, request):
     """The connection broke between a commit and its answer: tokens and money were added again."""
 
     class Unanswered(Ledger):
@@ -810,7 +812,7 @@ def test_what_is_written_although_the_answer_is_lost_is_booked_once(tmp_path, ki
         assert sum((sums for _, sums in reader.entries()), Sums()).summaries == 4
 
 
-def test_what_cannot_be_reckoned_is_counted_and_passed_over():
+def test_a_call_that_cannot_be_accounted_for_is_counted_and_skipped():
     book, counters = Book(), Counters()
 
     def broken(model: str) -> Rates:
@@ -836,7 +838,9 @@ LARGE = Incoming("openai_chat", "up", "/v1", (), b" " * (MAX_WAITING_BYTES // 20
         (BilledCall(0.0, LARGE, Outgoing(b""), None, "t", "s", "m"), 20),
     ],
 )
-def test_more_than_can_wait_is_counted_as_lost(item: BilledCall | SummaryCost, most: int):
+def test_entries_beyond_the_queue_limit_are_counted_as_lost(
+    item: BilledCall | SummaryCost, most: int
+):
     """Calls were bounded by number alone, and each waits with its request."""
     counters, going = Counters(), threading.Event()
 
@@ -856,7 +860,7 @@ def test_more_than_can_wait_is_counted_as_lost(item: BilledCall | SummaryCost, m
     assert book.total.summaries + book.total.calls + lost == most + 500
 
 
-def test_no_word_that_was_said_is_in_the_ledger(tmp_path):
+def test_the_ledger_contains_no_conversation_text(tmp_path):
     store = str(tmp_path / "refold.db")
     ledger = open_ledger(store)
     with Gateway() as gateway:
@@ -869,7 +873,7 @@ def test_no_word_that_was_said_is_in_the_ledger(tmp_path):
     assert b"geheimnis" not in raw and b"f0.py" not in raw and b"tenant" not in raw.replace(b"tenant TEXT", b"").replace(b"tenant, session", b"").replace(b"session, tenant", b"")  # fmt: skip
 
 
-def test_a_models_name_is_what_a_database_can_hold():
+def test_a_model_name_is_shortened_and_cleaned_for_the_database():
     name = "m\0\ud800" + "x" * 500
     incoming = Incoming("openai_chat", "up", "/v1", (), json.dumps({"model": name}).encode(), "t")
     usage = {"prompt_tokens": 5, "completion_tokens": 1}
@@ -882,7 +886,7 @@ def test_a_models_name_is_what_a_database_can_hold():
     ledger.close()
 
 
-def test_forks_of_one_conversation_are_reckoned_each_by_its_own_past():
+def test_each_fork_of_a_conversation_is_accounted_for_by_its_own_past():
     """Two branches that take turns each read what their own last call wrote."""
     with Gateway() as gateway:
         for steps in range(1, 42, 2):
@@ -897,14 +901,14 @@ def test_forks_of_one_conversation_are_reckoned_each_by_its_own_past():
 
 
 @given(st.integers(0, 10**6))
-def test_steps_are_exact_at_first_and_a_tenth_later(calls: int):
+def test_session_length_buckets_are_exact_at_first_and_proportional_later(calls: int):
     start = bucket_of(calls)
     assert start <= calls and bucket_of(start) == start
     assert start == calls if calls <= EXACT_BUCKETS else calls < 1.2 * start
 
 
 @given(st.lists(st.integers(1, 300), min_size=MIN_BUCKET_COUNT, max_size=80), st.integers(0, 300))
-def test_sessions_are_expected_to_go_on_as_long_as_those_that_came_this_far(
+def test_the_expected_remaining_calls_are_the_mean_of_sessions_this_long(
     lengths: list[int], past: int
 ):
     counts = Counter(bucket_of(t) for length in lengths for t in range(length))
@@ -916,7 +920,7 @@ def test_sessions_are_expected_to_go_on_as_long_as_those_that_came_this_far(
         assert expected is None
 
 
-def test_what_was_learned_takes_the_place_of_what_recorded_sessions_say():
+def test_learned_session_lengths_replace_those_of_recorded_sessions():
     short = CallCounts(Counter(bucket_of(t) for _ in range(MIN_BUCKET_COUNT) for t in range(12)))
     assert estimate_remaining_calls(10, short) == 2
     assert estimate_remaining_calls(40, short) == estimate_remaining_calls(40) > 50
@@ -944,7 +948,7 @@ def test_the_gateway_learns_how_long_its_sessions_are():
     assert again.survival.remaining_calls(2) == 5 and again.survival.remaining_calls(20) is None
 
 
-def test_what_was_learned_is_kept():
+def test_learned_session_lengths_are_stored_and_added_up():
     ledger = open_ledger(":memory:")
     ledger.add({}, {1: 5, 2: 3})
     ledger.add({}, {2: 4})

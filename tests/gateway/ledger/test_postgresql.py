@@ -44,7 +44,7 @@ def test_gateways_on_several_machines_add_to_one_ledger(url):
     assert entries == {key: whole, key._replace(basis="estimated"): whole}
 
 
-def test_a_ledger_of_the_version_before_is_brought_forward(url):
+def test_a_ledger_of_an_older_version_is_migrated(url):
     key, sums = EntryKey(3_600, "t", "s", "m", "reported"), Sums(calls=1, would_cost=2**62)
     before = Ledger(PostgreSQLPool(url, 10.0, 2, MIGRATIONS[:1], "ledger"))
     before.add({key: sums, key._replace(session="u"): sums})
@@ -78,7 +78,7 @@ def test_a_ledger_of_many_pages_is_read_once_and_in_order(url):
     ledger.close()
 
 
-def test_transcripts_grow_fork_and_go_at_their_time(url):
+def test_transcripts_grow_fork_and_expire(url):
     clock = Clock()
     transcripts = open_transcripts(url, DAY, clock)
     transcripts.record(make_billed_call(text_messages("a", "b\0\ud800中"), when=clock.now))
@@ -138,7 +138,7 @@ def list_session(number: int) -> tuple[str, ListedSession]:
     return ADD[ListedSession], ListedSession(f"s{number}", "t", "", "", "", "m", 1.0, 2.0, 3, 4, 0)
 
 
-def test_lines_go_to_the_database_together(url, tmp_path):
+def test_the_number_of_round_trips_does_not_depend_on_the_number_of_rows(url, tmp_path):
     """However many they are, it is waited for as often: a database may be far away."""
     ledger, waits, place = open_ledger(url), [], tmp_path / "trace"
     for count in (1, 300):
@@ -153,7 +153,7 @@ def test_lines_go_to_the_database_together(url, tmp_path):
     assert waits[0] == waits[1] > 0
 
 
-def test_writers_of_the_same_sessions_do_not_hinder_each_other(url):
+def test_concurrent_writers_of_the_same_sessions_do_not_fail(url):
     """Whichever order their calls came in: a balancer may send a session to any gateway."""
     rows, failures = list(map(list_session, range(2_000))), []
 

@@ -132,7 +132,7 @@ def test_the_sums_of_a_report_are_what_the_upstream_reported(place) -> None:
     assert total["saved"] == pytest.approx(total["would_cost"] - total["cost"])
 
 
-def test_a_context_error_that_was_avoided_is_counted_under_one_name(place) -> None:
+def test_a_context_error_that_was_retried_is_counted_in_one_metric_series(place) -> None:
     serving, store, _ = place
     path = "/v1/messages"
     with httpx.Client(base_url=serving.url, timeout=60) as client:
@@ -152,7 +152,7 @@ def test_a_context_error_that_was_avoided_is_counted_under_one_name(place) -> No
     ]
 
 
-def test_without_an_option_the_store_is_the_one_of_the_environment(place) -> None:
+def test_without_an_option_the_store_of_the_environment_is_reported(place) -> None:
     """As for `serve`: what a gateway was given as REFOLD_STORE is reported."""
     serving, store, directory = place
     with httpx.Client(base_url=serving.url, timeout=60) as client:
@@ -174,7 +174,7 @@ def test_without_an_option_the_store_is_the_one_of_the_environment(place) -> Non
         assert json.loads(done.stdout)["total"]["calls"] == calls
 
 
-def test_transcripts_are_kept_of_their_tenant_without_its_key(place) -> None:
+def test_transcripts_are_stored_by_tenant_without_the_key(place) -> None:
     serving, _, directory = place
     with httpx.Client(base_url=serving.url, timeout=60) as client:
         ask(client, "/v1/messages", body("/v1/messages", 4))
@@ -193,7 +193,7 @@ def test_transcripts_are_kept_of_their_tenant_without_its_key(place) -> None:
     assert not any(KEY.encode() in data for data in raw.values())
 
 
-def test_the_ledger_goes_on_in_the_next_process(tmp_path) -> None:
+def test_the_next_process_continues_the_ledger(tmp_path) -> None:
     with ScriptedProvider([Reply("x", usage=(1_000, 7, 100))]) as upstream:
         store = str(tmp_path / "refold.db")
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s", store=store)
@@ -208,7 +208,7 @@ def test_the_ledger_goes_on_in_the_next_process(tmp_path) -> None:
     assert not (tmp_path / "refold.db.transcripts").exists()
 
 
-def test_for_people_it_says_what_is_not_in_the_figures(place) -> None:
+def test_the_text_report_says_which_calls_are_not_in_its_figures(place) -> None:
     serving, store, _ = place
     with httpx.Client(base_url=serving.url, timeout=60) as client:
         request = body("/v1/chat/completions", 2)
@@ -226,7 +226,7 @@ def test_for_people_it_says_what_is_not_in_the_figures(place) -> None:
     assert "nobody-knows-me" in done.stdout and "estimated, not measured" in done.stdout
 
 
-def test_for_people_it_says_that_the_brake_holds(tmp_path) -> None:
+def test_the_text_report_shows_refetched_results_and_their_cost(tmp_path) -> None:
     store = str(tmp_path / "refold.db")
     ledger = open_ledger(store)
     sums = Sums(calls=9, refetches=2, refetched=1_234, refetch_cost=10**10, would_cost=10**12)
@@ -237,7 +237,7 @@ def test_for_people_it_says_that_the_brake_holds(tmp_path) -> None:
     assert "$0.0100 is charged for it" in done.output
 
 
-def test_b16_without_prices_tokens_are_saved_and_no_money(tmp_path) -> None:
+def test_b16_a_report_without_prices_shows_tokens_and_no_dollars(tmp_path) -> None:
     """It said `?`, and "$0.0000 of what was saved is of these"."""
     store = str(tmp_path / "refold.db")
     ledger = open_ledger(store)
@@ -249,7 +249,7 @@ def test_b16_without_prices_tokens_are_saved_and_no_money(tmp_path) -> None:
     assert "3 calls would not have fitted the model's window\n" in out
 
 
-def test_b16_a_library_s_store_has_another_ledger_and_the_report_says_which(tmp_path) -> None:
+def test_b16_a_report_on_a_library_store_names_the_command_to_use(tmp_path) -> None:
     store = tmp_path / "refold.db"
     SQLiteStore(store).close()
     done = CliRunner().invoke(refold, ["report", "--store", str(store)])
@@ -257,7 +257,7 @@ def test_b16_a_library_s_store_has_another_ledger_and_the_report_says_which(tmp_
     assert f"refold history FILE --store {store}" in str(done.exception)
 
 
-def test_where_no_gateway_has_run_yet_the_report_says_so(tmp_path, monkeypatch) -> None:
+def test_a_report_before_any_gateway_has_run_says_so(tmp_path, monkeypatch) -> None:
     """It was an error for whoever had only looked at `refold run --print`. A store that is named
     may be misspelt."""
     monkeypatch.chdir(tmp_path)

@@ -66,7 +66,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(STEPS, max_size=20))
-def test_law_what_was_used_since_stays_and_what_was_not_goes(place, steps):
+def test_law_used_edits_are_kept_and_unused_edits_are_pruned(place, steps):
     """An edit is there if it was saved or found since, to the hours that a use may stay unnoted."""
     with closing(open_store(place)) as store:
         clear(store)
@@ -91,7 +91,7 @@ def test_law_what_was_used_since_stays_and_what_was_not_goes(place, steps):
                 ages = dict.fromkeys(everything, 0)
 
 
-def test_an_edit_that_comes_into_use_while_it_is_pruned_stays_or_is_not_shown(place):
+def test_an_edit_that_is_pruned_while_it_is_loaded_is_not_shown(place):
     class Interrupted(type(open_store(place, connect=False))):
         def _note_use(self, *values):
             with closing(open_store(place)) as pruning:
@@ -105,7 +105,7 @@ def test_an_edit_that_comes_into_use_while_it_is_pruned_stays_or_is_not_shown(pl
         assert store.load(["a"]) == store.load(["a"]) == ()
 
 
-def test_many_pages_are_gone_through(place, monkeypatch):
+def test_pruning_covers_many_pages_of_rows(place, monkeypatch):
     monkeypatch.setattr("refold.stores.sql.PAGE_ROWS", 7)
     with closing(open_store(place)) as store:
         clear(store)
@@ -125,7 +125,7 @@ def test_many_pages_are_gone_through(place, monkeypatch):
         assert {row.tip for row in store.ledger()} == {"b", ""}
 
 
-def test_law_of_a_session_that_goes_on_everything_stays():
+def test_law_nothing_of_an_active_session_is_pruned():
     """A process that knows the session, one that does not, and a client that rewrites the beginning
     of its history much later: what each result was shown as comes back."""
     times, steps = [NOW], 60
@@ -176,7 +176,7 @@ def book(books, names=SESSIONS, tenant="t"):
     books.add(lines, {}, rows)
 
 
-def test_sessions_that_ended_are_summed_up_and_no_sum_changes(place):
+def test_ended_sessions_are_merged_and_the_totals_stay_the_same(place):
     with closing(open_ledger(place)) as books, closing(open_store(place)) as store:
         book(books)
         calls = CallLog(books._database)
@@ -190,7 +190,7 @@ def test_sessions_that_ended_are_summed_up_and_no_sum_changes(place):
         assert prune(store, books, 30 * 86_400, NOW).sessions == 0
 
 
-def test_of_processes_that_share_a_store_one_looks(place):
+def test_only_one_of_several_processes_prunes_a_shared_store(place):
     counters = Counters()
     with closing(open_store(place)) as store, closing(open_ledger(place)) as books:
         clear(store)
@@ -203,14 +203,14 @@ def test_of_processes_that_share_a_store_one_looks(place):
         assert len([key for key in counters.values() if key[0] == "pruned"]) == 3
 
 
-def test_a_day_is_the_least_and_other_stores_are_not_pruned(tmp_path):
+def test_pruning_requires_an_age_of_a_day_and_an_sql_store(tmp_path):
     with SQLiteStore(":memory:") as store, pytest.raises(ValueError, match="24 hours at least"):
         store.prune(MIN_SECONDS - 1)
     with pytest.raises(ValueError, match="SQLite and PostgreSQL"):
         prune(MemoryStore(), None, MIN_SECONDS, NOW)
 
 
-def test_refold_prune_says_what_went(tmp_path):
+def test_refold_prune_reports_what_it_deleted(tmp_path):
     path = str(tmp_path / "refold.db")
     with SQLiteStore(path) as store:
         store.save([edit(1, "a"), edit(2, "b")])

@@ -58,7 +58,7 @@ def sessions(ledger: Ledger, now: float = NOW) -> Sessions:
     return Sessions(ledger._database, lambda: now)
 
 
-def test_what_one_process_notes_another_finds(ledger: Ledger) -> None:
+def test_a_session_saved_by_one_process_is_found_by_another(ledger: Ledger) -> None:
     here, there = sessions(ledger), sessions(ledger)
     here.note(conversation("s", by="by hand"))
     assert there.find("s") is None, "nothing is written before it is asked for"
@@ -72,7 +72,7 @@ def test_what_one_process_notes_another_finds(ledger: Ledger) -> None:
     assert "Long." not in json.dumps(mine), "no message is kept"
 
 
-def test_what_is_written_late_is_not_the_latest(ledger: Ledger) -> None:
+def test_a_late_write_does_not_replace_newer_session_data(ledger: Ledger) -> None:
     """Of a process that writes a second later: neither its request nor the edits that it showed."""
     here, there = sessions(ledger), sessions(ledger)
     here.note(conversation("s", "Newer.", NOW + 1))
@@ -93,7 +93,7 @@ def test_what_is_written_late_is_not_the_latest(ledger: Ledger) -> None:
     assert row is not None and row.last_seen == NOW + 2, "an edit of an older one is not"
 
 
-def test_what_goes_on_is_the_latest_whatever_a_clock_says(ledger: Ledger) -> None:
+def test_a_longer_history_replaces_a_shorter_one_with_a_later_time(ledger: Ledger) -> None:
     """A gateway whose clock is hours behind changed nothing of a session that another had seen."""
     here, there = sessions(ledger), sessions(ledger)
     here.note(conversation("s", when=NOW))
@@ -103,7 +103,9 @@ def test_what_goes_on_is_the_latest_whatever_a_clock_says(ledger: Ledger) -> Non
     assert row is not None and row.messages == 4
 
 
-def test_sessions_are_listed_once_the_latest_first_also_those_only_booked(ledger: Ledger) -> None:
+def test_sessions_are_listed_once_latest_first_with_those_only_in_the_ledger(
+    ledger: Ledger,
+) -> None:
     key = EntryKey(int(NOW // 3_600) * 3_600, "t", "", "m", "reported")
     table = sessions(ledger)
     ledger.add(
@@ -122,7 +124,7 @@ def test_sessions_are_listed_once_the_latest_first_also_those_only_booked(ledger
     assert table.read([]) == {}
 
 
-def test_sessions_go_when_they_were_not_seen_for_long(ledger: Ledger) -> None:
+def test_sessions_that_were_not_seen_for_long_are_purged(ledger: Ledger) -> None:
     table = sessions(ledger, NOW + KEPT_SECONDS)
     for name, when in (("old", NOW - 1), ("young", NOW + 1)):
         table.note(conversation(name, when=when))
@@ -141,7 +143,7 @@ def test_many_sessions_are_read_in_several_queries(ledger: Ledger) -> None:
     assert set(table.read(names)) == set(names)
 
 
-def test_what_a_failing_database_did_not_take_waits(tmp_path) -> None:
+def test_unwritten_sessions_wait_for_the_database_up_to_a_limit(tmp_path) -> None:
     ledger = open_ledger(str(tmp_path / "none" / "refold.db"))
     table = sessions(ledger)
     for n in range(MAX_WAITING + 5):
@@ -154,7 +156,7 @@ def test_what_a_failing_database_did_not_take_waits(tmp_path) -> None:
     ledger.close()
 
 
-def test_what_waits_for_a_failing_database_holds_no_history(tmp_path) -> None:
+def test_sessions_waiting_for_the_database_do_not_keep_their_history(tmp_path) -> None:
     """A thousand sessions of megabytes each waited with all that was said in them."""
     table, noted = sessions(open_ledger(str(tmp_path / "none" / "refold.db"))), conversation("s")
     table.note(noted)
@@ -169,7 +171,7 @@ def test_what_waits_for_a_failing_database_holds_no_history(tmp_path) -> None:
     table.close()
 
 
-def test_sessions_are_read_while_the_database_takes_nothing(tmp_path) -> None:
+def test_sessions_can_be_read_while_the_database_refuses_writes(tmp_path) -> None:
     """A full disk: what is there is listed, and what was noted waits."""
     ledger = open_ledger(str(tmp_path / "refold.db"))
     table = sessions(ledger)
@@ -189,7 +191,7 @@ def test_sessions_are_read_while_the_database_takes_nothing(tmp_path) -> None:
     ledger.close()
 
 
-def test_an_amended_summary_is_described_anew(ledger: Ledger) -> None:
+def test_the_stored_text_of_an_amended_summary_is_updated(ledger: Ledger) -> None:
     """It keeps its edit's id."""
     table, texts = sessions(ledger), []
     for text in ("[first]", "[second]"):
@@ -205,7 +207,7 @@ def test_an_amended_summary_is_described_anew(ledger: Ledger) -> None:
     assert texts == ["[first]", "[second]"]
 
 
-def test_the_words_of_edits_that_are_known_have_a_size_and_not_a_number():
+def test_the_cache_of_edit_texts_is_limited_by_size_and_not_by_count():
     """Ten thousand summaries stayed in the memory of each process, beside `known_bytes`."""
     words, read = EditTextCache(most=20_000), []
 

@@ -90,7 +90,7 @@ def test_the_latest_history_is_kept_word_for_word(histories):
     transcripts.close()
 
 
-def test_words_that_no_database_takes_are_no_reason_to_keep_nothing(transcripts):
+def test_text_with_surrogates_or_nul_is_recorded_and_cleaned_in_the_title(transcripts):
     """Half an emoji, or a NUL, in the first request of a session: its title holds neither."""
     messages = text_messages("Mend \ud83d the\0 build", "Done.")
     transcripts.record(make_billed_call(messages))
@@ -109,7 +109,7 @@ def test_words_of_any_script_are_found(store, tmp_path, clock, request):
         assert recorder.find_sessions("50__A", 9) == []
 
 
-def test_what_is_written_late_is_not_the_latest(transcripts):
+def test_a_late_write_does_not_replace_a_newer_history(transcripts):
     """Two processes write once a second each, whichever had the earlier request."""
     transcripts.record(make_billed_call(text_messages("a", "b", "c"), when=1e6 + 2))
     transcripts.record(make_billed_call(text_messages("a"), when=1e6 + 1))
@@ -117,7 +117,7 @@ def test_what_is_written_late_is_not_the_latest(transcripts):
     assert transcripts.past_calls.find("t", "s", 1e6 + 1).length == 1
 
 
-def test_what_goes_on_is_the_latest_whatever_a_clock_says(transcripts):
+def test_a_longer_history_replaces_a_shorter_one_with_a_later_time(transcripts):
     """Of two gateways whose clocks differ by hours, or where a clock was set back, one kept nothing."""
     transcripts.record(make_billed_call(text_messages("a"), when=1e6))
     transcripts.record(make_billed_call(text_messages("a", "b", "c"), when=1e6 - 7_200))
@@ -126,7 +126,7 @@ def test_what_goes_on_is_the_latest_whatever_a_clock_says(transcripts):
     assert load_texts(transcripts) == ["a", "b", "c"]
 
 
-def test_only_what_is_new_is_written(transcripts):
+def test_a_grown_history_is_recorded_with_its_new_time_and_size(transcripts):
     transcripts.record(make_billed_call(text_messages("a", "b")))
     first = transcripts.load("t", "s").info
     transcripts.record(make_billed_call(text_messages("a", "b", "c"), when=1_000_005.0))
@@ -144,7 +144,7 @@ def test_only_what_is_new_is_written(transcripts):
     again.close()
 
 
-def test_transcripts_of_the_version_before_are_brought_forward(tmp_path, clock):
+def test_transcripts_of_an_older_version_are_migrated(tmp_path, clock):
     """Their tables had other names."""
     row = ("t", "s", "tip", 1, "openai_chat", "m", 0, clock.now, clock.now, clock.now + DAY, 5)
     message = ("t", "s", 0, "tip", dump_edit(Edit(0, 1, (Message("user"),), "", "")))
@@ -177,7 +177,7 @@ def test_a_tenant_sees_its_own_and_nothing_else(transcripts, clock):
     assert not transcripts.is_recorded("a", "other") and not transcripts.is_recorded("c", "s")
 
 
-def test_what_has_not_grown_for_the_stated_time_is_deleted(transcripts, clock, tmp_path):
+def test_a_transcript_is_deleted_after_its_retention_time(transcripts, clock, tmp_path):
     transcripts.record(
         make_billed_call(text_messages("geheimnis-eins"), session="old", when=clock.now)
     )
@@ -205,7 +205,7 @@ def test_expired_transcripts_are_looked_for_once_an_hour(transcripts, clock):
     assert transcripts.purge() == 1
 
 
-def test_a_clock_that_is_set_back_keeps_nothing_longer(transcripts, clock):
+def test_a_clock_that_is_set_back_does_not_delay_deletion(transcripts, clock):
     """Ahead by a year for a moment, it held up all deletion for that year."""
     clock.now += 365 * DAY
     transcripts.purge()
@@ -215,7 +215,7 @@ def test_a_clock_that_is_set_back_keeps_nothing_longer(transcripts, clock):
     assert transcripts.purge() == 1
 
 
-def test_a_gateway_that_records_no_more_deletes_what_is_left(tmp_path, clock):
+def test_a_gateway_that_stopped_recording_deletes_expired_transcripts(tmp_path, clock):
     store = str(tmp_path / "refold.db")
     before = open_transcripts(store, DAY, clock)
     before.record(make_billed_call(text_messages("geheimnis"), when=clock.now))
@@ -231,7 +231,7 @@ def test_a_gateway_that_records_no_more_deletes_what_is_left(tmp_path, clock):
     assert not (tmp_path / "other.db.transcripts").exists()
 
 
-def test_the_clerk_deletes_at_its_start(tmp_path, clock):
+def test_the_ledger_writer_deletes_expired_transcripts_at_its_start(tmp_path, clock):
     store = str(tmp_path / "refold.db")
     before = open_transcripts(store, DAY, clock)
     before.record(make_billed_call(text_messages("geheimnis"), when=clock.now))
@@ -244,7 +244,7 @@ def test_the_clerk_deletes_at_its_start(tmp_path, clock):
     assert counters.get("records_purged") == 1
 
 
-def test_the_file_is_its_owners_and_holds_no_key(transcripts, tmp_path):
+def test_the_transcripts_file_is_private_and_contains_no_key(transcripts, tmp_path):
     transcripts.record(make_billed_call(text_messages("hello")))
     path = tmp_path / "refold.db.transcripts"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -252,7 +252,7 @@ def test_the_file_is_its_owners_and_holds_no_key(transcripts, tmp_path):
     assert b"hello" in raw and KEY.encode() not in raw
 
 
-def test_what_is_too_large_is_not_kept_and_the_oldest_goes_first(tmp_path, clock):
+def test_too_large_transcripts_are_not_kept_and_the_oldest_are_deleted_first(tmp_path, clock):
     large = open_transcripts(str(tmp_path / "refold.db"), 7 * DAY, clock)
     small = Transcripts(
         large._database, 7 * DAY, clock, RetentionLimits(session=2_000, total=3_000)
@@ -273,7 +273,7 @@ def test_what_is_too_large_is_not_kept_and_the_oldest_goes_first(tmp_path, clock
     large.close()
 
 
-def test_transcripts_that_fail_stop_nobody():
+def test_a_failing_transcript_store_is_counted_and_stops_nothing():
     class Broken:
         def record(self, call: BilledCall) -> None:
             raise StoreError("the disk is full")
@@ -295,7 +295,7 @@ def test_transcripts_that_fail_stop_nobody():
     assert counters.get("ledger_failures", doing="close") == 1
 
 
-def test_a_recorded_transcript_is_the_one_its_edits_were_made_for(transcripts):
+def test_a_recorded_transcript_has_the_tips_of_its_conversation(transcripts):
     """Its tips are those of the conversation, so its edits still hold."""
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi 你好"}, {"role": "assistant", "content": "Yes \ud83d"}]}  # fmt: skip
     messages = open_payload(json.dumps(body).encode()).decode()
@@ -310,12 +310,12 @@ def test_a_recorded_transcript_is_the_one_its_edits_were_made_for(transcripts):
     ("text", "seconds"),
     [("7d", 604_800), ("12h", 43_200), ("1.5 H", 5_400), ("90s", 90), ("2w", 1_209_600)],
 )
-def test_times_as_people_write_them(text: str, seconds: float):
+def test_durations_with_units_are_parsed(text: str, seconds: float):
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "7", "d", "0d", "-1d", "7 days", "1e9d"])
-def test_what_is_no_time_is_refused(text: str):
+def test_an_invalid_duration_is_refused(text: str):
     with pytest.raises(ValueError, match=re.escape(repr(text))):
         parse_duration(text)
 
@@ -340,7 +340,7 @@ def test_recording_is_off_unless_the_configuration_asks_for_it():
         ("What is <output>?", "you", "What is <output>?"),
     ],
 )
-def test_what_a_client_reports_of_a_command_is_its_result(
+def test_command_output_in_a_user_message_is_shown_as_a_result(
     text: str, speaker: str, line: str
 ) -> None:
     brief = describe_message(user(text))

@@ -13,7 +13,7 @@ SHARE = 0.4 * 0.8
 
 
 @pytest.mark.parametrize("steps", [60, 150, 400])
-def test_of_a_session_however_long_as_much_stays_as_the_target_lets(steps: int):
+def test_a_session_of_any_length_is_compacted_to_near_the_target(steps: int):
     """Not a share of the session, which would be too much of a long one, and then too little."""
     with Driver(windows=WINDOWS) as driver:
         out = driver(chat_request(steps, model="small"), "openai_chat")
@@ -22,7 +22,7 @@ def test_of_a_session_however_long_as_much_stays_as_the_target_lets(steps: int):
         assert len(out.edits) == 1
 
 
-def test_after_a_change_of_model_the_target_is_that_of_the_new_one():
+def test_after_a_model_change_the_target_of_the_new_model_applies():
     with Driver(MemoryStore(), windows=WINDOWS) as driver:
         first = driver(chat_request(150, model="large"), "openai_chat")
         assert (first.outcome, first.edits) == ("untouched", ())
@@ -33,7 +33,7 @@ def test_after_a_change_of_model_the_target_is_that_of_the_new_one():
 
 
 @pytest.mark.parametrize("words", [500, 1_500, 2_700, 4_500])
-def test_many_tools_leave_room_for_the_conversation(words: int):
+def test_large_tool_definitions_leave_room_for_the_conversation(words: int):
     """They took all of the target: results were cleared, and a short summary had to do, with each
     compaction little was gained, and the next came soon."""
     text = " ".join(f"{n:x}" for n in range(words))

@@ -43,7 +43,7 @@ def prepare(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing
 
 
 @given(CHATS)
-def test_what_passes_unread_would_have_passed_read(messages):
+def test_requests_that_are_sent_unread_would_also_be_unchanged_if_read(messages):
     """The law of it: reading a light request changes no byte of it."""
     body = json.dumps({"model": "m", "max_tokens": 1_000, "messages": messages}).encode()
     light, read = prepare(body, "openai_chat"), prepare(body, "openai_chat", read_above_bytes=0)
@@ -53,7 +53,7 @@ def test_what_passes_unread_would_have_passed_read(messages):
 
 
 @pytest.mark.parametrize("api", FORMATS)
-def test_results_are_read_however_short(api):
+def test_requests_with_tool_results_are_read_however_short(api):
     assert prepare(FORMATS[api](0), api).reason == "light"
     with_result = FORMATS[api](1).replace(b"word", b"w")
     assert prepare(with_result, api, read_above_bytes=len(with_result)).reason != "light"
@@ -74,7 +74,7 @@ def test_results_are_read_however_short(api):
         },
     ],
 )
-def test_what_there_is_something_to_do_for_is_read(fields):
+def test_requests_with_a_delta_large_max_tokens_or_thinking_are_read(fields):
     """A delta is refused, a cap that leaves no room is lowered, signed thinking is looked after (AN-7)."""
     body = json.dumps(
         {"model": "m", "messages": [{"role": "user", "content": "Hello."}], **fields}
@@ -82,7 +82,7 @@ def test_what_there_is_something_to_do_for_is_read(fields):
     assert prepare(body).reason != "light"
 
 
-def test_longer_requests_small_windows_and_strategies_of_ones_own_are_read():
+def test_requests_are_read_if_long_near_the_window_or_with_custom_strategies():
     body = json.dumps(
         {"model": "m", "messages": [{"role": "user", "content": "x" * 5_000}]}
     ).encode()
@@ -92,18 +92,18 @@ def test_longer_requests_small_windows_and_strategies_of_ones_own_are_read():
     assert prepare(body, read_above_bytes=10_000, strategies=(ClipResults(),)).reason != "light"
 
 
-def test_what_is_no_json_is_said_to_be_unreadable():
+def test_invalid_json_is_reported_as_unreadable():
     assert prepare(b"{").reason == "unreadable"
 
 
-def test_more_messages_than_a_provider_takes_pass_unread():
+def test_requests_with_too_many_messages_are_sent_unread():
     messages = [{"role": "user", "content": "x"}] * (MAX_MESSAGES + 1)
     body = json.dumps({"model": "m", "messages": messages}).encode()
     assert (prepare(body).reason, prepare(body).body) == ("unreadable", body)
 
 
 @pytest.mark.parametrize("name", ["sdk_openai_chat", "pi_anthropic", "litellm_gemini", "aider"])
-def test_recorded_requests_go_out_as_they_would_when_read(shared: Path, name: str):
+def test_recorded_requests_are_sent_the_same_unread_as_read(shared: Path, name: str):
     requests = list(read_requests(shared, name))
     assert requests
 

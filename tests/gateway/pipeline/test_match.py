@@ -49,7 +49,7 @@ def test_sessions_of_one_caller_are_conversations_of_their_own(marked: bool):
 
 
 @pytest.mark.parametrize("api", FORMATS)
-def test_a_session_that_grows_stays_one(api: str):
+def test_a_growing_session_stays_one_conversation(api: str):
     with Driver() as driver:
         for steps in range(1, 12):
             driver(FORMATS[api](steps), api)
@@ -112,7 +112,7 @@ def test_one_session_does_not_wait_for_the_summary_of_another():
 
 
 @pytest.mark.parametrize("words", ["word " * 2_000, ""])
-def test_all_histories_of_one_name_count_that_are_known(words: str) -> None:
+def test_all_known_histories_of_one_session_key_count_against_known_bytes(words: str) -> None:
     """A client that sent large ones under one name, and then a short one, had them held uncounted."""
     with Driver(known_bytes=100_000, decide_timeout_seconds=30) as driver:
         for number in range(6):
@@ -124,7 +124,7 @@ def test_all_histories_of_one_name_count_that_are_known(words: str) -> None:
         assert len(driver.pipeline.conversations) < 3
 
 
-def test_very_many_tiny_entries_count_for_what_they_take() -> None:
+def test_many_tiny_messages_count_with_a_fixed_size_against_known_bytes() -> None:
     """A body of a million `{}` is small, and what is known of it is not: others' conversations must not come on top of it."""
     with Driver(known_bytes=1_000_000, decide_timeout_seconds=30) as driver:
         for number in range(4):

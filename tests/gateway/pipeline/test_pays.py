@@ -28,7 +28,7 @@ def test_f32_below_the_hard_level_rules_summarise_though_a_model_is_configured()
         assert writer.asked == []
 
 
-def test_strategies_of_ones_own_decide_what_is_done_where_it_pays():
+def test_below_the_hard_level_only_custom_strategies_that_keep_text_are_used():
     """Below the hard level only those that leave the words of user and model alone."""
     own = (Summarize(keep=4), ClearToolResults(keep=3))
     with Driver(windows=WIDE, economy=True, prices=CHEAP, strategies=own) as driver:
@@ -37,7 +37,7 @@ def test_strategies_of_ones_own_decide_what_is_done_where_it_pays():
     assert {name.partition("(")[0] for name in by} == {"ClearToolResults"}
 
 
-def test_f32_a_long_session_is_compacted_where_it_pays_again_and_again():
+def test_f32_a_long_session_is_compacted_repeatedly_if_it_pays():
     """What a second compaction writes again is what it leaves, not all that is behind its edits."""
     with Driver(windows=WIDE, economy=True, prices=CHEAP) as driver:
         outs = [driver(anthropic_request(n, mark=False, repeat=5)) for n in range(0, 150, 25)]
@@ -46,7 +46,7 @@ def test_f32_a_long_session_is_compacted_where_it_pays_again_and_again():
     assert max(sizes[3:]) < 0.6 * outs[-1].tokens_before
 
 
-def test_where_the_model_was_changed_the_cache_is_another_s():
+def test_after_a_model_change_the_cache_is_assumed_to_be_empty():
     table = {"a": DEAR, "b": DEAR}
     windows = {"a": Window(1_000_000), "b": Window(1_000_000)}
     with Driver(windows=windows, economy=True, prices=table.get) as driver:
@@ -73,7 +73,7 @@ def circles(reads: int, files: int = 12) -> bytes:
     return json.dumps(body).encode()
 
 
-def test_the_brake_compacts_an_agent_that_fetches_again_less_often_and_less_far():
+def test_an_agent_that_refetches_results_is_compacted_less_often_and_less():
     """Section D: the same results are fetched again and again after they were hidden."""
 
     def run(request: Callable[[int], bytes]) -> list[Outgoing]:
@@ -105,7 +105,7 @@ def requests_after(pauses: list[float], repeat: int = 5, **settings) -> list[Out
     return outs
 
 
-def test_a_session_that_pauses_for_longer_than_five_minutes_gets_an_hour():
+def test_a_session_that_pauses_over_five_minutes_gets_a_one_hour_cache():
     outs = requests_after([0, *[900.0] * 6], hour_cache=True)
     assert [HOUR_MARK in out.body for out in outs][-1]
     assert outs[-1].reason == "hour"
@@ -113,16 +113,16 @@ def test_a_session_that_pauses_for_longer_than_five_minutes_gets_an_hour():
     assert short == anthropic_request(26, repeat=5)  # no other byte changes
 
 
-def test_a_small_session_without_pauses_keeps_five_minutes_and_every_byte():
+def test_a_small_session_without_pauses_keeps_its_five_minute_cache_marks():
     outs = requests_after([5.0] * 6, repeat=1, hour_cache=True)
     assert {out.outcome for out in outs} == {"untouched"}
 
 
-def test_nothing_is_lengthened_unless_the_setting_says_so():
+def test_the_cache_lifetime_is_not_changed_without_the_setting():
     assert {out.outcome for out in requests_after([0, *[900.0] * 6])} == {"untouched"}
 
 
-def test_the_lifetime_changes_only_where_the_cache_has_lapsed():
+def test_a_one_hour_cache_mark_is_kept_while_the_cache_is_alive():
     """Else what is cached would be written once more."""
     marked = [
         HOUR_MARK in out.body
@@ -131,7 +131,7 @@ def test_the_lifetime_changes_only_where_the_cache_has_lapsed():
     assert marked[6:] == [True] * 10
 
 
-def test_marks_that_ask_for_an_hour_and_texts_about_marks_stay():
+def test_one_hour_cache_marks_and_quoted_marks_are_left_unchanged():
     untouched = (
         b'{"cache_control": {"ttl":"1h","type":"ephemeral"}, "text": "\\"cache_control\\": {}"}'
     )

@@ -45,7 +45,7 @@ from tests.support.pipeline_driver import (
 
 
 @pytest.mark.parametrize("api", FORMATS)
-def test_with_nothing_to_do_the_very_bytes_go_on(api: str):
+def test_a_request_that_needs_no_edit_is_sent_byte_for_byte(api: str):
     with Driver() as driver:
         for steps in range(4):
             body = FORMATS[api](steps)
@@ -69,7 +69,7 @@ def test_with_nothing_to_do_the_very_bytes_go_on(api: str):
         ("gemini", b'{"contents": [' + b"[" * 5000 + b"]" * 5000 + b"]}", "opaque", "unreadable"),
     ],
 )
-def test_what_cannot_be_read_goes_on_with_a_reason(
+def test_an_unreadable_request_is_sent_unchanged_with_a_reason(
     api: str, body: bytes, outcome: str, reason: str
 ):
     with Driver() as driver:
@@ -88,7 +88,7 @@ def test_what_cannot_be_read_goes_on_with_a_reason(
         "/v1/responses/compact",
     ],
 )
-def test_paths_beside_the_conversation_pass(path: str):
+def test_requests_to_other_paths_are_sent_unchanged(path: str):
     with Driver() as driver:
         body = anthropic_request(40)
         out = driver.run(driver.pipeline.prepare(Incoming("anthropic", "up", path, (), body)))
@@ -99,7 +99,7 @@ def test_paths_beside_the_conversation_pass(path: str):
 
 
 @pytest.mark.parametrize("api", FORMATS)
-def test_a_session_beyond_its_window_goes_on(api: str):
+def test_a_session_beyond_its_window_is_compacted_to_fit(api: str):
     """AN-1 OA-1 OA-2 GE-2: nothing that is sent breaks a rule, and all of it fits."""
     with Driver() as driver:
         for steps in range(0, 120, 12):
@@ -111,7 +111,7 @@ def test_a_session_beyond_its_window_goes_on(api: str):
         assert driver.count("failures") == 0
 
 
-def test_what_was_decided_is_sent_again_byte_for_byte():
+def test_the_compacted_prefix_is_sent_again_byte_for_byte():
     """The sent request of one call is the beginning of the next one's, until the next compaction."""
     with Driver() as driver:
         sent = [
@@ -131,7 +131,7 @@ def test_another_process_with_the_same_store_sends_the_same():
     assert (first.reason, second.reason) == ("hard", "shown")
 
 
-def test_a_fork_shows_only_what_is_true_for_its_past():
+def test_a_request_rewound_to_before_a_compaction_is_not_edited():
     with Driver() as driver:
         assert driver(anthropic_request(60)).edits
         early = driver(anthropic_request(3))  # rewound to before the compaction
@@ -139,7 +139,7 @@ def test_a_fork_shows_only_what_is_true_for_its_past():
         assert driver(anthropic_request(61)).reason == "shown"
 
 
-def test_local_strategies_act_at_first_sight():
+def test_local_strategies_edit_a_result_when_it_first_appears():
     with Driver(strategies=(ClipResults(limit=500),)) as driver:
         first, second = driver(anthropic_request(1)), driver(anthropic_request(2))
         assert first.outcome == "edited" and first.reason == "shown"
@@ -147,7 +147,7 @@ def test_local_strategies_act_at_first_sight():
         assert first.tokens_after < first.tokens_before
 
 
-def test_tokens_are_counted_from_what_was_reported():
+def test_token_estimates_follow_the_reported_usage():
     with Driver() as driver:
         out = driver(anthropic_request(10))
         driver.pipeline.record_answer(
@@ -158,7 +158,7 @@ def test_tokens_are_counted_from_what_was_reported():
         driver.pipeline.record_answer(build_incoming(b""), Outgoing(b""), None)
 
 
-def test_the_compaction_of_a_client_passes_as_it_came_while_it_fits():
+def test_a_clients_own_compaction_request_is_sent_unchanged_if_it_fits():
     asked = {"role": "user", "content": "CONTEXT CHECKPOINT COMPACTION. Create a handoff summary."}
     with Driver(strategies=(ClipResults(limit=500),)) as driver:
         edited = driver(chat_request(5), "openai_chat")
@@ -197,7 +197,7 @@ def test_conformance_56_signed_thinking_is_unchanged_or_absent():
         assert violations(later.body, "anthropic") == ()
 
 
-def test_local_edits_come_on_time_or_not_at_all_where_thinking_is_bound():
+def test_local_edits_are_not_made_late_before_signed_thinking():
     """AN-7: a history that was thought over without us is not clipped now; what comes new is, and stays so in another process."""
     store = MemoryStore()
     settings: dict[str, Any] = {"strategies": (ClipResults(limit=500),)}
@@ -216,7 +216,7 @@ def test_local_edits_come_on_time_or_not_at_all_where_thinking_is_bound():
     assert signatures(again.body) == [f"sig{i}" for i in range(6)]
 
 
-def test_older_models_are_clipped_whenever_they_are_seen():
+def test_results_of_older_models_are_clipped_even_before_signed_thinking():
     with Driver(strategies=(ClipResults(limit=500),)) as driver:
         out = driver(anthropic_request(5, signed=True, model="claude-3-7-sonnet-20250219"))
         assert len(out.edits) == 5
@@ -232,7 +232,7 @@ def rewritten(body: bytes) -> bytes:
     return json.dumps(value).encode()
 
 
-def test_decisions_about_results_survive_a_broken_prefix():
+def test_edits_of_results_survive_a_rewritten_beginning_of_the_history():
     store = MemoryStore()
     settings: dict[str, Any] = {
         "strategies": (ClearToolResults(keep=3),),
@@ -258,7 +258,7 @@ def test_decisions_about_results_survive_a_broken_prefix():
         assert strange.outcome == "untouched"
 
 
-def test_a_result_of_the_same_id_that_says_something_else_is_not_decided():
+def test_a_result_with_a_known_id_but_other_text_is_not_edited():
     with Driver(strategies=(ClearToolResults(keep=3),)) as driver:
         driver(chat_request(60), "openai_chat")
         changed = rewritten(chat_request(5)).replace(b"file ", b"data ")
@@ -268,7 +268,7 @@ def test_a_result_of_the_same_id_that_says_something_else_is_not_decided():
 # --- the cap of output ----------------------------------------------------------------------------
 
 
-def test_the_cap_of_output_is_lowered_where_the_window_asks_for_it():
+def test_max_tokens_is_lowered_if_it_exceeds_the_window():
     caps = {
         "anthropic": ({"max_tokens": 19_000}, lambda b: b["max_tokens"]),
         "openai_chat": ({"max_completion_tokens": 19_000}, lambda b: b["max_completion_tokens"]),
@@ -293,7 +293,7 @@ def test_the_cap_of_output_is_lowered_where_the_window_asks_for_it():
 
 
 @pytest.mark.parametrize("api", FORMATS)
-def test_after_a_context_error_it_is_compacted_harder_once(api: str):
+def test_after_a_context_error_the_request_is_compacted_further_once(api: str):
     with Driver(windows={"claude-opus-5-5": Window(200_000)}) as driver:
         body = FORMATS[api](40)
         out = driver(body, api)
@@ -318,7 +318,7 @@ def test_the_window_that_an_upstream_stated_is_respected():
             assert out.tokens_after < 16_000
 
 
-def test_what_was_refused_without_a_figure_is_not_tried_again():
+def test_a_conversation_stays_below_a_size_that_was_refused_without_figures():
     """By this conversation: another one may be of another window, and an error need not mean what it says."""
     error = json.dumps(CONTEXT_ERRORS["openai_responses"]).encode()
     with Driver(windows={}) as driver:
@@ -382,7 +382,7 @@ def test_a_window_smaller_than_an_answered_request_is_believed_the_second_time()
         assert driver(chat_request(41), "openai_chat", headers=headers).tokens_after < 2_000
 
 
-def test_only_the_cap_is_lowered_where_that_is_enough():
+def test_only_max_tokens_is_lowered_if_that_is_enough():
     message = "input length and `max_tokens` exceed context limit: 10000 + 8000 > 16000, decrease input length or `max_tokens`"
     error = json.dumps(
         {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
@@ -397,7 +397,7 @@ def test_only_the_cap_is_lowered_where_that_is_enough():
         }  # and a twentieth less
 
 
-def test_nothing_more_is_tried_where_nothing_is_left_to_cut():
+def test_no_retry_is_made_if_nothing_is_left_to_cut():
     with Driver() as driver:
         body = anthropic_request(0)
         assert (
@@ -436,7 +436,7 @@ def test_a_store_that_is_down_stops_no_request(caplog: pytest.LogCaptureFixture)
         assert driver(anthropic_request(60)).outcome == "edited"
 
 
-def test_what_was_shown_is_shown_out_of_memory_while_the_store_is_down():
+def test_edits_are_shown_from_memory_while_the_store_is_down():
     """AN-7: signed thinking stands behind what it was signed over, store or no store."""
     store = UnreliableStore()
     with Driver(store) as driver:
@@ -459,7 +459,7 @@ def test_what_was_shown_is_shown_out_of_memory_while_the_store_is_down():
         assert back.body == retried.body  # what was made in memory is stored by then
 
 
-def test_a_store_that_is_slow_is_not_waited_for_and_then_left_alone():
+def test_a_slow_store_is_waited_for_until_the_deadline_and_then_skipped():
     store = UnreliableStore()
     with Driver(store, store_cooldown_seconds=100_000.0) as driver:
         store.slow.clear()
@@ -484,7 +484,7 @@ def test_a_store_that_is_slow_is_not_waited_for_and_then_left_alone():
         store.slow.set()
 
 
-def test_two_requests_of_one_conversation_do_not_work_on_it_twice():
+def test_a_second_request_of_a_busy_conversation_gives_up_waiting():
     store = UnreliableStore()
     with Driver(store, decide_timeout_seconds=0.5) as driver:
 
@@ -524,7 +524,7 @@ def test_an_error_of_our_own_stops_no_request(caplog: pytest.LogCaptureFixture):
         assert driver.shrink(body, out, b"prompt is too long") is None
 
 
-def test_a_client_that_goes_away_takes_its_question_along():
+def test_a_client_that_disconnects_cancels_the_model_call():
     asked, ended = asyncio.Event(), asyncio.Event()
 
     async def ask(_: Ask) -> Answer:
@@ -571,7 +571,7 @@ def test_a_summary_is_prepared_at_the_soft_level_and_used_at_the_hard_one():
         assert violations(used.body, "anthropic") == ()
 
 
-def test_a_prepared_summary_of_a_history_that_was_left_is_not_used():
+def test_a_prepared_summary_of_a_rewritten_history_is_not_used():
     with Driver(ask=SummaryWriter(), soft=0.3, hard=0.9) as driver:
         driver(chat_request(20), "openai_chat")
         driver.finish_background_work()
@@ -581,7 +581,7 @@ def test_a_prepared_summary_of_a_history_that_was_left_is_not_used():
         assert driver.count("prepared", result="stale") == 1
 
 
-def test_a_summary_that_takes_too_long_is_done_without():
+def test_compaction_proceeds_without_a_summary_that_takes_too_long():
     writer = SummaryWriter(delay=3_600.0)
     with Driver(ask=writer, summary_timeout_seconds=1.0) as driver:
         out = driver(anthropic_request(60))
@@ -622,7 +622,7 @@ def session(steps: int, driver: Driver) -> list[Outgoing]:
     return [driver(anthropic_request(n, mark=False, repeat=5)) for n in range(0, steps, 3)]
 
 
-def test_below_the_hard_level_it_is_compacted_where_that_pays():
+def test_below_the_hard_level_a_session_is_compacted_if_that_pays():
     """A long session costs less, with few breaks of the cache; the decision says why."""
     with Driver(windows=WIDE, economy=True, prices=CHEAP) as driver:
         outs = session(60, driver)
@@ -639,12 +639,12 @@ def test_below_the_hard_level_it_is_compacted_where_that_pays():
     )
 
 
-def test_nothing_pays_where_prices_are_not_known():
+def test_without_known_prices_nothing_is_compacted_below_the_hard_level():
     with Driver(windows={"other": Window(1_000_000)}, economy=True) as driver:
         assert driver(anthropic_request(100, model="other", repeat=5)).outcome == "untouched"
 
 
-def test_when_the_cache_has_lapsed_an_edit_costs_nothing():
+def test_a_session_is_compacted_once_its_cache_has_lapsed():
     clock = Clock()
     with Driver(windows=WIDE, economy=True, prices=DEAR, clock=clock) as driver:
         for steps in range(30, 34):
@@ -667,7 +667,7 @@ CLEARING = {
 }
 
 
-def test_a_provider_s_own_clearing_is_asked_for_where_configured():
+def test_native_context_management_is_requested_if_configured():
     with Driver(native={"anthropic": {"context_management": CLEARING}}) as driver:
         body = anthropic_request(2)
         out = driver(body, headers=[("anthropic-beta", "a-2025")])
@@ -747,7 +747,7 @@ NAMES = [
 @given(
     st.sampled_from(list(FORMATS)), st.dictionaries(st.sampled_from(NAMES), JSON, max_size=6) | JSON
 )
-def test_no_request_is_an_error(api: str, body: Any):
+def test_arbitrary_json_is_sent_unchanged_and_causes_no_failure(api: str, body: Any):
     """Whatever a client sends goes through as it came; never as an error of our own."""
     raw = json.dumps(body).encode()
     with Driver() as driver:
@@ -775,7 +775,7 @@ def test_conformance_53_a_projection_holds_for_the_prefix_it_was_made_for():
         assert driver(json.dumps(value).encode(), "openai_responses").outcome == "untouched"
 
 
-def test_conformance_54_a_rewind_before_the_compaction_shows_what_was_said():
+def test_conformance_54_a_rewind_before_the_compaction_shows_the_original():
     with Driver() as driver:
         out = driver(anthropic_request(60))
         start = max(edit.stop for edit in out.ticket.view.edits if edit.id in out.edits)
@@ -809,7 +809,7 @@ def test_conformance_57_one_pass_breaks_the_cached_prefix_once():
 # --- books ----------------------------------------------------------------------------------------
 
 
-def test_counts_are_plain_values():
+def test_counters_are_added_up_by_name_and_labels():
     counters = Counters()
     counters.add("requests", api="gemini", reason="")
     counters.add("requests", 2, reason="hard", api="gemini")
@@ -828,7 +828,7 @@ def test_conversations_that_are_not_used_are_forgotten_and_found_again_in_the_st
         assert (again.reason, again.body) == ("shown", first.body)
 
 
-def test_a_known_conversation_keeps_nothing_of_the_requests_it_came_in():
+def test_a_compactor_keeps_only_fingerprints_of_request_entries():
     """A span of a request would keep the whole request alive: what is remembered are fingerprints."""
     compactor = Compactor((), Budget(10**9, 10))
     for steps in range(3):
@@ -837,7 +837,7 @@ def test_a_known_conversation_keeps_nothing_of_the_requests_it_came_in():
     assert all(isinstance(entry, bytes) and len(entry) <= 32 for entry in state.entries)
 
 
-def test_cache_marks_that_moved_leave_a_conversation_known():
+def test_moved_cache_marks_do_not_change_the_identity_of_messages():
     compactor = Compactor((), Budget(10**9, 10))
     first, second = compactor(anthropic_request(5)), compactor(anthropic_request(6))
     assert second.transcript.messages[10] is first.transcript.messages[10]

@@ -125,7 +125,7 @@ TOO_LARGE = [
 @pytest.mark.parametrize("message", TOO_LARGE)
 @pytest.mark.parametrize("steps", [0, 8])
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-def test_a_cap_is_lowered_by_the_upstreams_figures_alone(
+def test_only_max_tokens_is_lowered_by_the_upstreams_figures(
     gateway: Gateway, message: str, steps: int, field: str
 ) -> None:
     body = chat(steps, **{field: 30_000})
@@ -134,7 +134,7 @@ def test_a_cap_is_lowered_by_the_upstreams_figures_alone(
 
 @pytest.mark.parametrize("message", TOO_LARGE)
 @pytest.mark.parametrize("fields", [{}, {"max_tokens": 500}])
-def test_where_no_cap_can_be_lowered_the_history_is_cut(
+def test_the_history_is_cut_if_max_tokens_cannot_be_lowered(
     gateway: Gateway, message: str, fields: dict[str, int]
 ) -> None:
     """A server may keep room for an answer of its own accord."""
@@ -148,7 +148,7 @@ def test_where_no_cap_can_be_lowered_the_history_is_cut(
     assert fields or retried.tokens_after < 32_768 - 30_000
 
 
-def test_a_count_that_was_broken_off_is_no_count(gateway: Gateway) -> None:
+def test_a_minimum_token_count_is_not_used_as_the_exact_count(gateway: Gateway) -> None:
     """vLLM stops where the request is too long by one token, so that one token less would not do."""
     body = chat(8, max_tokens=30_000)
     message = (
@@ -160,7 +160,7 @@ def test_a_count_that_was_broken_off_is_no_count(gateway: Gateway) -> None:
     assert incoming.body == outgoing.body and cap <= 32_768 - 1.25 * outgoing.tokens_after < 30_000
 
 
-def test_a_cap_is_lowered_behind_a_compaction_as_the_upstream_counts(gateway: Gateway) -> None:
+def test_max_tokens_after_a_compaction_fits_by_the_upstreams_token_count(gateway: Gateway) -> None:
     """Here twice what is estimated."""
     body = chat(40, max_tokens=20_000)
     _, outgoing = gateway.prepare(body, "openai_chat", CHAT)
@@ -191,27 +191,27 @@ def overflow(tokens: int, cap: int, limit: int) -> str:
     return f"input length and `max_tokens` exceed context limit: {tokens} + {cap} > {limit}, decrease input length or `max_tokens`"
 
 
-def test_thinking_keeps_its_budget_where_the_cap_can_be_lowered_above_it(gateway: Gateway) -> None:
+def test_the_thinking_budget_is_kept_if_max_tokens_stays_above_it(gateway: Gateway) -> None:
     body = thinking(20_000, 60_000)
     sent = body_of(gateway.again(body, overflow(150_000, 60_000, 200_000), "anthropic", ANTHROPIC))
     assert sent == {**body, "max_tokens": 49_000}
 
 
-def test_a_budget_that_would_not_stay_below_the_cap_is_lowered_with_it(gateway: Gateway) -> None:
+def test_a_thinking_budget_above_the_lowered_max_tokens_is_lowered_too(gateway: Gateway) -> None:
     body = thinking(198_000, 199_000)
     sent = body_of(gateway.again(body, overflow(3_500, 199_000, 200_000), "anthropic", ANTHROPIC))
     budget = {"type": "enabled", "budget_tokens": 195_500 - SMALLEST_CAP}
     assert sent == {**body, "max_tokens": 195_500, "thinking": budget}
 
 
-def test_before_thinking_loses_half_of_its_budget_the_history_is_cut(gateway: Gateway) -> None:
+def test_the_history_is_cut_before_thinking_loses_half_of_its_budget(gateway: Gateway) -> None:
     body = thinking(60_000, 64_000, steps=60)
     sent = body_of(gateway.again(body, overflow(175_000, 64_000, 200_000), "anthropic", ANTHROPIC))
     assert len(sent["messages"]) < len(body["messages"])
     assert (sent["max_tokens"], sent["thinking"]) == (64_000, body["thinking"])
 
 
-def test_where_no_history_can_be_cut_thinking_loses_more(gateway: Gateway) -> None:
+def test_thinking_loses_more_of_its_budget_if_no_history_can_be_cut(gateway: Gateway) -> None:
     body = thinking(60_000, 64_000)
     sent = body_of(gateway.again(body, overflow(175_000, 64_000, 200_000), "anthropic", ANTHROPIC))
     assert sent == {
@@ -230,7 +230,7 @@ CAPS = st.integers(1, 300_000)
     room=st.integers(-10_000, 300_000),
     keep=st.sampled_from([0.0, 0.5, 1.0]),
 )
-def test_what_is_lowered_is_a_request_that_providers_take(
+def test_lowered_max_tokens_and_thinking_budget_are_valid_for_providers(
     cap: int, budget: int, room: int, keep: float
 ) -> None:
     body = {"max_tokens": cap, "thinking": {"budget_tokens": budget}, "messages": []}
@@ -254,7 +254,7 @@ NO_FIGURES = "the request exceeds the available context size. try increasing the
 
 
 @pytest.mark.parametrize("times", [1.2, 2.0, 5.0])
-def test_one_retry_is_enough_where_nothing_tells_of_the_window(
+def test_a_retry_with_an_unknown_window_is_cut_to_less_than_a_fifth(
     gateway: Gateway, times: float
 ) -> None:
     """A long history is handed to a server of a small window that nobody knows."""
@@ -280,7 +280,9 @@ def is_half(body: dict[str, Any], outgoing: Outgoing, retried: Outgoing) -> bool
     )
 
 
-def test_an_answer_to_half_as_much_tells_of_the_window(gateway: Gateway) -> None:
+def test_a_retry_after_a_smaller_request_was_answered_is_cut_to_about_half(
+    gateway: Gateway,
+) -> None:
     incoming, outgoing = gateway.prepare(chat(60), "openai_chat", CHAT)
     gateway.pipeline.record_answer(
         incoming, outgoing, {"prompt_tokens": outgoing.tokens_after, "completion_tokens": 5}
@@ -291,7 +293,9 @@ def test_an_answer_to_half_as_much_tells_of_the_window(gateway: Gateway) -> None
     assert retried is not None and is_half(body, outgoing, retried)
 
 
-def test_what_is_not_known_of_a_model_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_window_or_price_of_a_model_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("INFO")
     gateway = Gateway()
     for model in ("nobody-knows", "nobody-knows", "claude-opus-5-5"):
@@ -304,7 +308,7 @@ def test_what_is_not_known_of_a_model_is_said_once(caplog: pytest.LogCaptureFixt
     ]
 
 
-def test_a_table_tells_of_the_window() -> None:
+def test_a_retry_with_a_configured_window_is_cut_to_about_half() -> None:
     gateway = Gateway(windows={"nobody-knows": Window(100_000)})
     body = chat(90)
     _, outgoing = gateway.prepare(body, "openai_chat", CHAT)
@@ -319,7 +323,7 @@ def test_a_table_tells_of_the_window() -> None:
 @pytest.mark.parametrize("outer", ["generationConfig", "generation_config"])
 @pytest.mark.parametrize("inner", ["maxOutputTokens", "max_output_tokens"])
 @pytest.mark.parametrize("value", ["29000", "29000.0", "2.9e4"])
-def test_every_spelling_of_geminis_cap_is_seen_and_lowered(
+def test_every_spelling_of_geminis_max_output_tokens_is_read_and_lowered(
     outer: str, inner: str, value: str
 ) -> None:
     source = f'{{"contents": [], "{outer}": {{"topK": 1, "{inner}": {value}}}}}'.encode()
@@ -329,12 +333,12 @@ def test_every_spelling_of_geminis_cap_is_seen_and_lowered(
 
 
 @pytest.mark.parametrize("value", [1.5, float("inf"), float("nan"), -2.0, 0.0, "9", True])
-def test_what_is_no_number_of_tokens_is_no_cap(value: object) -> None:
+def test_max_tokens_that_is_not_a_positive_whole_number_is_ignored(value: object) -> None:
     assert read_cap("openai_chat", {"max_tokens": value}) is None
     assert thinking_budget({"thinking": {"budget_tokens": value}}) == 0
 
 
-def test_a_budget_of_openrouters_counts_too() -> None:
+def test_the_reasoning_budget_of_openrouter_counts_as_a_thinking_budget() -> None:
     body = {"max_tokens": 20_000, "reasoning": {"max_tokens": 15_000}}
     assert thinking_budget(body) == 15_000
     assert lower_caps("openai_chat", body, 15_000) == ()

@@ -140,7 +140,7 @@ def play_edited_session(place: Place) -> None:
 
 
 @pytest.mark.parametrize("loss", ["key", "store"])
-def test_a_session_goes_on_when_its_edits_are_not_known_any_more(place, loss: str) -> None:
+def test_a_session_continues_after_its_edits_are_lost(place, loss: str) -> None:
     """AN-7: what was thought behind edits is refused without them. It goes, once, and stays away (AN-10)."""
     play_edited_session(place)
     if loss == "key":
@@ -161,7 +161,7 @@ def test_a_session_goes_on_when_its_edits_are_not_known_any_more(place, loss: st
     )
 
 
-def test_refused_signatures_are_counted_and_nothing_else_is_mended(place) -> None:
+def test_refused_signatures_are_counted_and_other_errors_are_not_retried(place) -> None:
     play_edited_session(place)
     place.key = "k2"
     place.turn(10)
@@ -176,7 +176,7 @@ def test_refused_signatures_are_counted_and_nothing_else_is_mended(place) -> Non
     assert len(place.upstream.received) == before + 1
 
 
-def test_a_refusal_without_reason_is_passed_on_in_the_end(place) -> None:
+def test_a_repeated_signature_refusal_is_passed_on_after_two_retries(place) -> None:
     """Two more tries, and no more thinking to leave out; then the error is the client's."""
     play_edited_session(place)
     message = "messages.3.content.0: Invalid `signature` in `thinking` block"
@@ -190,7 +190,9 @@ def test_a_refusal_without_reason_is_passed_on_in_the_end(place) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/messages/count_tokens", f"{VERTEX}/count-tokens:rawPredict"])
 @pytest.mark.parametrize("zipped", [False, True])
-def test_what_is_counted_is_what_would_be_sent(place, path: str, zipped: bool) -> None:
+def test_count_tokens_counts_the_messages_that_would_be_sent(
+    place, path: str, zipped: bool
+) -> None:
     """AN-12: count_tokens checks signatures too; and the count is that of the request which would be made."""
     play_edited_session(place)
     answer = place.ask(path, zipped=zipped)
@@ -201,7 +203,7 @@ def test_what_is_counted_is_what_would_be_sent(place, path: str, zipped: bool) -
     assert place.count_refused() == 0
 
 
-def test_a_compaction_that_comes_too_late_costs_no_refusal(place) -> None:
+def test_a_compaction_finished_after_the_deadline_causes_no_refusal(place) -> None:
     """Its edits were noted as shown, so that thinking stayed which does not know them."""
     place.stop()
     events = list[Any]()
@@ -219,7 +221,7 @@ def test_a_compaction_that_comes_too_late_costs_no_refusal(place) -> None:
 
 
 @pytest.mark.parametrize("verb", ["rawPredict", "streamRawPredict"])
-def test_claude_on_vertex_is_shown_its_edits_too(place, verb: str) -> None:
+def test_claude_requests_on_vertex_are_edited_too(place, verb: str) -> None:
     """It passed unread: sessions ended in a context error, and the ledger had none of their calls."""
     play_edited_session(place)
     answer = place.ask(f"{VERTEX}/{MODEL}:{verb}")
@@ -227,13 +229,13 @@ def test_claude_on_vertex_is_shown_its_edits_too(place, verb: str) -> None:
     assert place.count_refused() == 0
 
 
-def test_a_count_in_chunks_is_read_too(place) -> None:
+def test_a_chunked_count_tokens_request_is_edited_too(place) -> None:
     play_edited_session(place)
     assert place.count_tokens().status_code == 200
     assert place.count_refused() == 0
 
 
-def test_a_count_is_of_what_is_shown_while_the_store_fails(place) -> None:
+def test_count_tokens_keeps_its_edits_while_the_store_fails(place) -> None:
     play_edited_session(place)
     place.store.down = True
     for _ in range(5):  # and when it is not asked any more
@@ -241,7 +243,7 @@ def test_a_count_is_of_what_is_shown_while_the_store_fails(place) -> None:
     assert place.count_refused() == 0
 
 
-def test_a_count_that_is_refused_is_mended_like_a_request(place) -> None:
+def test_a_refused_count_tokens_request_is_retried_like_a_message_request(place) -> None:
     play_edited_session(place)
     place.key = "k2"
     assert place.count_tokens().status_code == 200
@@ -250,7 +252,7 @@ def test_a_count_that_is_refused_is_mended_like_a_request(place) -> None:
     assert place.count_refused() == 1, "it stays mended"
 
 
-def test_a_count_that_is_no_known_conversations_goes_as_it_came(place) -> None:
+def test_count_tokens_of_an_unknown_conversation_is_sent_unchanged(place) -> None:
     play_edited_session(place)
     place.history = [{"role": "user", "content": "foo " * 3_000}]
     answer = place.ask("/v1/messages/count_tokens", zipped=True)
@@ -288,7 +290,7 @@ def late(**fields: Any) -> tuple[int, int]:
     return incoming.body.count(b'"signature"'), outgoing.body.count(b'"signature"')
 
 
-def test_thinking_of_an_older_account_stays_behind_a_late_edit() -> None:
+def test_thinking_of_an_older_account_is_kept_after_a_late_edit() -> None:
     """AN-8: there nothing is bound, but in requests that ask for the check."""
     before, after = late()
     assert before == 60 and after > 0
@@ -296,7 +298,7 @@ def test_thinking_of_an_older_account_stays_behind_a_late_edit() -> None:
     assert late(thinking=asking) == (60, 0)
 
 
-def test_an_account_is_said_to_be_older_in_the_file() -> None:
+def test_older_account_is_read_from_the_configuration() -> None:
     text = '[[upstream]]\npreset = "anthropic"\nolder_account = true\n[[upstream]]\nname = "b"\nurl = "http://127.0.0.1:1"\n'
     gateway = create_gateway(replace(parse_config(text), store=":memory:", salt=b"s"))
     assert gateway.pipeline.settings.older_accounts == {"anthropic"}
@@ -319,7 +321,7 @@ SENT += b'{"role": "user", "content": "b"}, {"role": "assistant", "content": [{"
         ("Validation failed: messages.3.content.1: Invalid signature in thinking block", 1),
     ],
 )
-def test_the_error_is_known_in_its_spellings(words: str, place: int) -> None:
+def test_signature_errors_are_recognised_in_all_their_wordings(words: str, place: int) -> None:
     body = json.dumps(
         {"type": "error", "error": {"type": "invalid_request_error", "message": words}}
     ).encode()
@@ -341,13 +343,13 @@ _WORDS = "messages.3.content.1: Invalid `signature` in `thinking` block"
     ],
     ids=["OpenRouter, Bedrock", "OpenRouter, Anthropic", "LiteLLM"],
 )  # fmt: skip
-def test_the_error_is_known_behind_a_translator_where_its_place_is_no_place_of_the_chat(error: Any) -> None:  # fmt: skip
+def test_signature_errors_wrapped_by_a_translator_are_recognised(error: Any) -> None:  # fmt: skip
     body = json.dumps({"error": error}).encode()
     assert is_thinking_refused("openai_chat", 400, body)
     assert thinking_block_index("openai_chat", SENT, body) == 0
 
 
-def test_text_that_an_error_quotes_is_no_error_of_binding() -> None:
+def test_quoted_text_in_an_error_is_not_taken_for_a_signature_error() -> None:
     quoted = json.dumps(
         {"error": {"message": 'unknown field: "bound to a different conversation"'}}
     ).encode()

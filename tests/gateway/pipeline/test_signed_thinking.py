@@ -106,7 +106,7 @@ STRATEGIES = (
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ACTIONS, min_size=10, max_size=40), st.sampled_from([None, STRATEGIES]))
-def test_whatever_happens_no_signature_is_sent_where_it_was_not_signed(
+def test_no_signature_is_sent_after_a_prefix_that_it_was_not_made_for(
     actions: list[Any], strategies: Any
 ):
     agent = Agent(strategies)
@@ -141,9 +141,7 @@ def act(agent: Agent, store: Lossy, action: str, amount: int) -> None:
                 check(agent.driver(agent.request()).body)
 
 
-def test_a_chat_that_a_translator_brings_to_claude_under_another_name_goes_on_when_it_is_refused() -> (
-    None
-):
+def test_a_refused_chat_to_claude_under_another_model_name_drops_its_thinking() -> None:
     """The name says nothing, so the current turn keeps its thinking, until the refusal says that it is bound."""
     history: list[Any] = [{"role": "user", "content": "Find the bug."}]
     for n in range(9):

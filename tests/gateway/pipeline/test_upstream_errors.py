@@ -50,25 +50,25 @@ def test_the_context_error_of_each_provider_is_recognised(
         assert read_figures(body) == figures_of(figures), shape
 
 
-def test_no_provider_of_a_preset_is_left_out() -> None:
+def test_every_provider_preset_has_a_context_error_example() -> None:
     assert set(load_providers()) <= {provider for provider, *_ in TOO_LONG}
 
 
 @pytest.mark.parametrize(("status", "message"), TABLE["others"])
-def test_an_error_that_fewer_tokens_would_not_help_is_no_context_error(
+def test_errors_that_fewer_tokens_would_not_fix_are_not_context_errors(
     status: int, message: str
 ) -> None:
     body = json.dumps({"error": {"message": message}}).encode()
     assert not any(is_context_error(api, status, body) for api in APIS)
 
 
-def test_a_body_without_words_is_too_long_only_with_413() -> None:
+def test_an_empty_error_body_is_a_context_error_only_with_status_413() -> None:
     for body in (b"", b" \n"):
         assert is_context_error("openai_chat", 413, body)
         assert not is_context_error("openai_chat", 400, body)
 
 
-def test_a_stream_of_responses_may_begin_with_a_context_error():
+def test_a_responses_stream_may_begin_with_a_context_error():
     event = b'event: response.failed\ndata: {"type":"response.failed","response":{"error":{"code":"context_length_exceeded"}}}\n\n'
     assert is_context_error("openai_responses", 200, event)
     assert not is_context_error("openai_chat", 200, event)
@@ -79,7 +79,7 @@ def test_a_stream_of_responses_may_begin_with_a_context_error():
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_what_we_say_is_what_we_recognise(api: str):
+def test_our_own_context_errors_are_recognised_as_such(api: str):
     status, headers, body = context_error(api, 30_000, 16_000)
     assert status == 400
     assert dict(headers)["content-type"] == "application/json"
@@ -106,7 +106,7 @@ def test_context_errors_are_written_in_the_dialect_of_the_caller():
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_no_limit_is_made_up_where_none_is_known(api: str) -> None:
+def test_a_context_error_without_a_known_limit_contains_no_figures(api: str) -> None:
     body = context_error(api, 30_000)[2]
     assert is_context_error(api, 400, body)
     assert read_figures(body) == ErrorFigures()
@@ -137,14 +137,14 @@ HANDED_ON = [
 
 
 @pytest.mark.parametrize("error", HANDED_ON, ids=range(len(HANDED_ON)))
-def test_errors_are_recognised_however_they_were_handed_on(error: object):
+def test_context_errors_are_recognised_in_every_wrapping(error: object):
     body = json.dumps(error).encode()
     assert is_context_error("openai_chat", 400, body)
     assert read_figures(body) == ErrorFigures(9_000, 0, 8_192)
 
 
 @pytest.mark.parametrize("text", [TOLD, f"data: {json.dumps(LONG)}\n\n", f"400 {json.dumps(LONG)}"])
-def test_errors_that_are_no_json_are_recognised(text: str):
+def test_context_errors_that_are_not_json_are_recognised(text: str):
     assert is_context_error("openai_chat", 400, text.encode())
     assert read_figures(text.encode()) == ErrorFigures(9_000, 0, 8_192)
 
@@ -166,7 +166,7 @@ QUOTES = st.sampled_from(["''", '""', "``", "“”", "‘’"])
     st.sampled_from(["", ". Supported values are: 'a' and 'b'."]),
     st.booleans(),
 )
-def test_what_an_error_quotes_does_not_count(
+def test_quoted_text_in_an_error_is_not_taken_for_a_context_error(
     before: str, wrong: str, quotes: str, after: str, whole: bool
 ):
     """Providers quote a wrong value, which is text of the request; a long one they cut off."""
@@ -204,7 +204,7 @@ def test_what_an_error_quotes_does_not_count(
         {"error": {"message": "No such model", "param": TOLD}},
     ],
 )
-def test_a_request_that_an_error_shows_does_not_count(error: object):
+def test_request_text_echoed_in_an_error_is_not_taken_for_a_context_error(error: object):
     body = json.dumps(error).encode()
     assert not is_context_error("openai_chat", 400, body)
     assert read_figures(body) == ErrorFigures()
@@ -252,7 +252,7 @@ def test_any_error_can_be_read(value: object, rest: bytes):
         (ErrorFigures(), 1, 0),
     ],
 )
-def test_what_an_upstreams_figures_leave_for_the_answer(
+def test_answer_room_is_computed_from_the_figures_of_an_error(
     figures: ErrorFigures, sent: int, room: int
 ) -> None:
     assert figures.answer_room(sent) == room

@@ -50,13 +50,13 @@ def test_the_tldr_has_its_five_sections():
 
 
 @given(WITH_VALUE)
-def test_what_is_written_is_read_back(drawn):
+def test_rendered_sections_are_parsed_back_unchanged(drawn):
     form, value, _ = drawn
     assert form.parse(form.render(value)) == (value if value.entries else None)
 
 
 @given(WITH_VALUE, st.text("ab .\n", max_size=20))
-def test_a_fence_and_text_before_it_change_nothing(drawn, before):
+def test_a_code_fence_and_text_before_it_are_ignored(drawn, before):
     form, value, _ = drawn
     answer = f"<think>\n## {form.headings[0].title}\n- draft\n</think>\n{before}\n```md\n{form.render(value)}\n```"
     assert form.parse(answer) == (value if value.entries else None)
@@ -113,7 +113,7 @@ def test_a_heading_that_is_not_required_may_be_missing_and_chinese_titles_are_kn
 
 
 @given(WITH_VALUE)
-def test_merging_goes_by_the_heading(drawn):
+def test_merging_depends_on_the_kind_of_each_heading(drawn):
     form, old, new = drawn
     both = form.merge(old, new)
     for heading in form.headings:
@@ -149,6 +149,6 @@ def test_shortening_keeps_standing_entries(drawn):
     assert all(now[h.title] == (() if h.kind == "log" else value[h.title]) for h in form.headings)
 
 
-def test_forms_are_forms():
+def test_handover_and_tldr_are_forms():
     forms: list[Form] = [HANDOVER, TLDR]
     assert [form.name for form in forms] == ["handover", "tldr"]

@@ -70,7 +70,7 @@ Here is the snapshot:
 Hope this helps!"""
 
 
-def test_what_a_model_writes_is_read_into_typed_values():
+def test_a_models_snapshot_is_parsed_into_typed_values():
     """S0-21 S0-22 S0-23 S0-24 S0-25 S0-26 S0-27: root and five sections, as fields."""
     snapshot = read_snapshot(ANSWER)
     assert snapshot.overall_goal == "Make `List<String>` & friends load faster."
@@ -91,7 +91,7 @@ def test_what_a_model_writes_is_read_into_typed_values():
     assert snapshot.files("created") == ("tests/new.test.ts",)
 
 
-def test_the_template_names_the_root_and_every_section_and_is_itself_on_template():
+def test_the_template_itself_is_parsed_as_a_snapshot():
     """S0-21 S0-26: the shape that is asked for is the shape that is read."""
     snapshot = read_snapshot(SnapshotForm().template)
     assert snapshot.files("deleted") == ("path/to/file",)
@@ -99,14 +99,14 @@ def test_the_template_names_the_root_and_every_section_and_is_itself_on_template
 
 
 @given(SNAPSHOTS)
-def test_what_is_written_is_read_back(value):
+def test_a_rendered_snapshot_is_parsed_back_unchanged(value):
     """C0-10: any text, tags, CDATA marks, entities and control characters included."""
     form = SnapshotForm()
     assert form.parse(form.render(value)) == (None if value == Snapshot() else value)
 
 
 @given(SNAPSHOTS, st.text(), st.text())
-def test_text_around_it_changes_nothing(value, before, after):
+def test_text_around_the_snapshot_is_ignored(value, before, after):
     text = (
         f"{before.replace('<', '')}\n```xml\n{write_snapshot(value)}\n```\n{after.replace('<', '')}"
     )
@@ -171,7 +171,7 @@ def test_an_entity_bomb_is_only_text():
     assert read_snapshot(bomb).overall_goal == "&b;"
 
 
-def test_files_carry_their_states_on_and_unfinished_steps_are_never_lost():
+def test_merging_keeps_file_states_and_unfinished_steps():
     """S0-24 S0-26: created, then modified, is created; conformance 43."""
     old = Snapshot(
         "g",
@@ -212,7 +212,7 @@ def test_ten_rounds_of_forgetful_updates_lose_nothing():
 
 
 @given(SNAPSHOTS, SNAPSHOTS)
-def test_merging_keeps_what_was_known_and_says_it_once(old, new):
+def test_merging_keeps_known_entries_without_duplicates(old, new):
     form = SnapshotForm()
     both = form.merge(old, new)
     assert {file.path for file in both.file_system_state} == {
@@ -229,7 +229,7 @@ def test_merging_keeps_what_was_known_and_says_it_once(old, new):
 
 
 @given(SNAPSHOTS)
-def test_shortening_goes_step_by_step_and_keeps_what_must_stay(value):
+def test_shortening_goes_step_by_step_and_keeps_goal_plan_and_changed_files(value):
     form, now = SnapshotForm(), value
     while (less := form.shorten(now)) is not None:
         assert len(form.render(less)) < len(form.render(now))

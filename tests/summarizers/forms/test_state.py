@@ -81,17 +81,17 @@ def test_a_delta_is_read_and_applied():
     assert after.of("constraint") == FIRST.of("constraint")
 
 
-def test_the_template_is_on_template():
+def test_the_template_itself_is_parsed_as_a_delta():
     assert isinstance(FORM.parse(FORM.template), Delta)
 
 
 @given(STATES | DELTAS)
-def test_what_is_written_is_read_back(value):
+def test_a_rendered_value_is_parsed_back_unchanged(value):
     assert FORM.parse(FORM.render(value)) == (None if value == State() else value)
 
 
 @given(STATES | DELTAS, st.text("ab `\n<>[]", max_size=20))
-def test_text_around_it_changes_nothing(value, around):
+def test_text_around_the_json_is_ignored(value, around):
     assert FORM.parse(f"{around}\n```json\n{FORM.render(value)}\n```\n{around}") == (
         None if value == State() else value
     )
@@ -152,7 +152,7 @@ def test_a_delta_that_does_not_fit_is_refused_whole(delta):
     assert find_problems(FIRST, delta)
 
 
-def test_nothing_is_said_twice_and_ids_are_never_given_twice():
+def test_duplicate_entries_are_merged_and_ids_stay_unique():
     after = apply_delta(
         FIRST,
         Delta(
@@ -171,7 +171,7 @@ def test_nothing_is_said_twice_and_ids_are_never_given_twice():
 
 
 @given(STATES, DELTAS)
-def test_applying_loses_only_what_is_removed(state, delta):
+def test_applying_a_delta_loses_only_removed_entries(state, delta):
     after = FORM.merge(state, delta)
     if after is None:
         assert find_problems(state, delta)
@@ -185,13 +185,13 @@ def test_applying_loses_only_what_is_removed(state, delta):
 
 
 @given(STATES, STATES)
-def test_a_whole_state_takes_nothing_away(old, new):
+def test_merging_a_whole_state_removes_no_entry(old, new):
     assert FORM.merge(None, new) == new
     both = FORM.merge(old, new)
     assert both is None or {e.id for e in both.entries} >= {e.id for e in old.entries}
 
 
-def test_ten_rounds_lose_nothing_and_leave_what_is_not_named_as_it_was():
+def test_ten_rounds_of_deltas_lose_nothing_and_change_only_what_they_name():
     """S1-37: counted after ten rounds, each through text and back."""
     now = None
     for n in range(10):
@@ -210,7 +210,7 @@ def test_ten_rounds_lose_nothing_and_leave_what_is_not_named_as_it_was():
 
 
 @given(STATES)
-def test_shortening_keeps_what_is_open(state):
+def test_shortening_keeps_open_items_and_constraints(state):
     now = state
     while (less := FORM.shorten(now)) is not None:
         assert len(FORM.render(less)) < len(FORM.render(now))

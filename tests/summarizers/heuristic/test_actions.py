@@ -23,7 +23,7 @@ from tests.support.messages import call
 from tests.support.summaries import collect, section, summarize
 
 
-def test_what_a_tool_did_stands_with_its_arguments_and_its_answer():
+def test_an_action_is_listed_with_its_arguments_and_its_result():
     text = summarize(
         user("订 LH 704。"),
         call("rebook", "Error 409: seat 11A is held", is_error=True, booking="HB-2291", seat="11A"),
@@ -38,7 +38,7 @@ def test_what_a_tool_did_stands_with_its_arguments_and_its_answer():
     )
 
 
-def test_a_command_that_names_nothing_new_stands_there_too():
+def test_a_command_with_a_side_effect_is_listed_even_if_it_names_nothing_new():
     text = summarize(
         user("Turn the flag off."),
         call("bash", '{"enabled": true}', command="curl -s http://flags/api/async"),
@@ -47,12 +47,12 @@ def test_a_command_that_names_nothing_new_stands_there_too():
     assert "- curl -X PATCH http://flags/api/async -> enabled: false" in section(text, "Done")
 
 
-def test_equal_calls_are_counted_and_the_last_outcome_stands():
+def test_equal_calls_are_counted_and_shown_with_the_last_outcome():
     calls = [turn for n in range(15) for turn in call("bash", f"run {n}", command="seq 1 2000")]
     assert section(summarize(user("Go."), calls), "Done") == ["- seq 1 2000 (×15) -> last: run 14"]
 
 
-def test_what_a_client_says_behind_an_output_is_not_what_came_of_it():
+def test_the_clients_note_after_an_output_is_not_its_outcome():
     output = "3 beads moved\nShell cwd was reset to /home/gt/deacon"
     text = summarize(user("Go."), call("bash", output, command="gt sling hq-1"))
     assert section(text, "Done") == ["- gt sling hq-1 -> 3 beads moved"]
@@ -64,7 +64,7 @@ def test_what_a_client_says_behind_an_output_is_not_what_came_of_it():
     assert done == ["- pdflatex main.tex -> Written on main.log."]
 
 
-def test_what_failed_stands_with_its_reason_until_it_works():
+def test_a_failed_action_is_listed_with_its_reason_until_it_works():
     """So that nobody tries it again: a real agent's successor did not know any of these."""
     no_file = "gsed: can't read s|a|b|: No such file or directory"
     steps = [
@@ -84,7 +84,7 @@ def test_what_failed_stands_with_its_reason_until_it_works():
     assert "keymap" not in "".join(section(summarize(user("Go."), steps, works), "Failed"))
 
 
-def test_calls_that_fail_alike_stand_once_and_what_was_not_run_not_at_all():
+def test_calls_that_fail_alike_are_listed_once_and_cancelled_calls_not_at_all():
     blocked = [
         turn
         for at in range(3)
@@ -99,7 +99,7 @@ def test_calls_that_fail_alike_stand_once_and_what_was_not_run_not_at_all():
     ]
 
 
-def test_the_code_of_what_stands_behind_a_deed_is_no_failure_of_it():
+def test_the_exit_code_of_a_later_command_is_not_a_failure_of_the_action():
     command = "npm ci && npm ls | grep left-pad"
     text = summarize(user("Go."), call("bash", "added 7 packages", is_error=True, command=command))
     assert not section(text, "Failed") and "npm ci -> ran" in "".join(section(text, "Done"))
@@ -110,7 +110,7 @@ def test_the_code_of_what_stands_behind_a_deed_is_no_failure_of_it():
     assert f"- {command} (×2) -> last: error: {refused}" in section(text, "Failed")
 
 
-def test_what_stands_behind_a_hidden_exit_code_is_told():
+def test_output_is_shown_if_the_exit_code_is_that_of_another_command():
     """A start that was refused stood as `ran`."""
     refused = '{"success": false, "error_type": "session-id-required"}'
     answered = call("bash", refused, command="npm run signal; echo")
@@ -120,7 +120,7 @@ def test_what_stands_behind_a_hidden_exit_code_is_told():
     assert any(line.startswith("- npm ci -> ran, then e") for line in done)
 
 
-def test_of_what_another_agent_reports_more_than_a_line_stands():
+def test_more_than_one_line_of_another_agents_report_is_shown():
     """What six agents had changed stood nowhere else."""
     report = "The tests pass.\n\nI moved the limit to src/limits.py and left the old name there."
     text = summarize(user("Go."), call("Task", report, description="Move the limit"))
@@ -138,7 +138,7 @@ def test_of_what_another_agent_reports_more_than_a_line_stands():
         ("curl -X POST a.example/v1", '{"error": {"message": "no such model"}}', "no such model"),
     ],
 )
-def test_a_failure_that_the_exit_code_hides_is_one(command, printed, reason):
+def test_a_failure_that_the_exit_code_hides_is_listed_as_failed(command, printed, reason):
     printed = f"Exit code: 0\nWall time: 0.3 seconds\nOutput:\n{printed}"
     text = summarize(
         user("Go."), call("bash", printed, command=command), call("bash", command="ls")
@@ -147,7 +147,7 @@ def test_a_failure_that_the_exit_code_hides_is_one(command, printed, reason):
     assert reason in "".join(section(text, "Failed") + section(text, "Open"))
 
 
-def test_a_file_that_is_looked_for_elsewhere_at_once_is_no_failure():
+def test_reading_a_missing_file_is_not_listed_as_a_failure():
     missing = "sed: can't read src/pool.h: No such file or directory"
     looks = call("bash", missing, is_error=True, command="sed -n 1,9p src/pool.h")
     refused = call("web_search", "missing_api_key: no key", is_error=True, query="pools")
@@ -155,13 +155,13 @@ def test_a_file_that_is_looked_for_elsewhere_at_once_is_no_failure():
     assert len(section(text, "Failed")) == 1 and "no key" in section(text, "Failed")[0]
 
 
-def test_what_is_looked_for_is_no_failure():
+def test_error_lines_that_a_search_prints_are_not_failures():
     lines = "Error: no slot\nError: no pool"
     text = summarize(user("Go."), call("bash", lines, command="cat app.log | grep Error"))
     assert not section(text, "Failed") and not section(text, "Open")
 
 
-def test_what_a_person_did_not_allow_was_not_done_and_says_so():
+def test_a_call_that_the_user_refused_is_listed_as_refused():
     refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."
     calls = [
         message
@@ -176,7 +176,7 @@ def test_what_a_person_did_not_allow_was_not_done_and_says_so():
     assert not section(text, "Done") and "want to proceed" not in text
 
 
-def test_an_error_stands_behind_a_command_whose_code_is_hidden():
+def test_an_error_is_shown_for_a_command_whose_exit_code_is_hidden():
     """`ran` alone reads as if it had worked."""
     printed = "Process exited with code 0\nOutput:\nError: Cannot find module 'ws'"
     served = call("bash", printed, command="npm start & PID=$!; sleep 1; kill $PID || true")
@@ -184,7 +184,7 @@ def test_an_error_stands_behind_a_command_whose_code_is_hidden():
     assert section(text, "Done")[0].endswith("-> ran: Error: Cannot find module 'ws'")
 
 
-def test_what_failed_is_read_back_from_a_summary_that_came_as_history():
+def test_failures_are_read_back_from_an_earlier_summary():
     failed = [
         *call("bash", "curl: (7) refused", is_error=True, command="curl -X POST a.example"),
         *call("bash", "npm ERR! 403", is_error=True, command="npm publish"),
@@ -197,7 +197,7 @@ def test_what_failed_is_read_back_from_a_summary_that_came_as_history():
     assert not section(summarize(wrap_summary(text), user("Go on."), works), "Failed")
 
 
-def test_what_was_to_change_something_stands_before_what_only_looked():
+def test_failed_changes_are_listed_before_failed_reads():
     bad = call("bash", "sed: bad flag in s", is_error=True, command="sed -i 's/a/b/q' go.mod")
     looks = [
         turn
@@ -210,13 +210,13 @@ def test_what_was_to_change_something_stands_before_what_only_looked():
     assert len(failures) > 1
 
 
-def test_what_was_interrupted_has_not_failed():
+def test_an_interrupted_command_is_not_listed_as_failed():
     stopped = call("bash", "Exit code 130\nServer ready", is_error=True, command="npm start")
     end = call("bash", "E: Unable to locate", is_error=True, command="apt install jq")
     assert not section(summarize(user("Go."), stopped, end), "Failed")
 
 
-def test_what_only_looks_is_not_told():
+def test_calls_that_only_look_are_not_listed_as_done():
     text = summarize(
         user("Why is it slow?"),
         call("get_customer", '{"id": 7}', id=7),
@@ -229,7 +229,7 @@ def test_what_only_looks_is_not_told():
     assert not section(text, "Done")
 
 
-def test_checks_and_changed_files_stand_in_their_own_sections_alone():
+def test_checks_and_changed_files_are_not_listed_as_done():
     text = summarize(
         user("Go."),
         call("bash", "4 passed", command="pytest"),
@@ -239,7 +239,7 @@ def test_checks_and_changed_files_stand_in_their_own_sections_alone():
     assert not section(text, "Done")
 
 
-def test_a_summary_of_a_summary_holds_what_was_done():
+def test_a_summary_of_a_summary_keeps_the_done_actions():
     first = summarize(user("Go."), call("rebook", '{"ok": true}', booking="HB-1"))
     second = summarize(wrap_summary(first), call("rebook", "late", booking="HB-2"))
     assert section(second, "Done")[:2] == [
@@ -248,7 +248,7 @@ def test_a_summary_of_a_summary_holds_what_was_done():
     ]
 
 
-def test_tests_that_fail_stay_though_later_ones_pass():
+def test_failing_tests_stay_listed_until_a_full_run_passes():
     runs = [
         call(
             "bash",
@@ -265,7 +265,7 @@ def test_tests_that_fail_stay_though_later_ones_pass():
     assert "failed" not in "\n".join(section(mended, "Checks"))
 
 
-def test_of_rows_that_differ_in_digits_alone_the_first_and_the_last_stand():
+def test_rows_that_differ_only_in_digits_are_collapsed_to_the_first_and_last():
     rows = [f"10:{n:02}:11 INFO req id={n * 7919:06x} dur={n}ms" for n in range(60)]
     bad = "10:59:59 WARN pool exhausted: 20/20 connections in use"
     answer = json.dumps([{"line": row} for row in [*rows, bad, *rows]])
@@ -275,7 +275,7 @@ def test_of_rows_that_differ_in_digits_alone_the_first_and_the_last_stand():
     assert "(… 117 more such lines …)" in text
 
 
-def test_of_what_a_command_prints_at_length_only_errors_are_quoted():
+def test_only_errors_of_a_long_output_are_quoted():
     names = ("app", "bell", "core", "disk")
     steps = [f"Downloading {name}_{n}-1.{n}.0.whl" for n in range(60) for name in names]
     bad = "10:59:59 error: pool_of_web is exhausted, 20/20 connections in use"
@@ -287,7 +287,7 @@ def test_of_what_a_command_prints_at_length_only_errors_are_quoted():
     assert "### lsof -i :80\nheld by pool_of_web" in short
 
 
-def test_each_part_of_a_json_answer_says_what_it_belongs_to():
+def test_each_part_of_a_json_result_is_quoted_with_its_path():
     bookings = [
         {
             "id": f"HB-{n}",
@@ -302,12 +302,12 @@ def test_each_part_of_a_json_answer_says_what_it_belongs_to():
         assert f"id: HB-{n} › legs › flight | from:\n{rows}" in text
 
 
-def test_one_object_of_an_array_has_its_keys_beside_it():
+def test_a_single_object_of_a_json_array_is_written_with_its_keys():
     text = summarize(user("Go."), call("get_order", '{"id": 7, "items": [{"sku": "A-1", "n": 2}]}'))
     assert "id: 7 › items › sku: A-1, n: 2" in text
 
 
-def test_an_object_of_an_array_is_one_row_with_the_fields_of_objects_in_it():
+def test_an_object_of_a_json_array_is_one_row_with_its_nested_fields():
     flights = [
         {
             "number": f"HAT{n}",
@@ -329,7 +329,7 @@ def test_an_object_of_an_array_is_one_row_with_the_fields_of_objects_in_it():
     ]
 
 
-def test_json_lines_of_nested_values():
+def test_nested_json_values_are_written_as_lines_with_their_paths():
     value = {"id": 7, "note": "a\nb", "tags": ["x", "y"], "rows": [], "in": {"deep": {"k": None}}}
     assert [line.lead + line.text for line in iter_json_lines(value)] == [
         "id: 7, tags: x, y, rows: none",
@@ -361,7 +361,7 @@ def test_json_lines_hold_every_scalar(value):
             assert all(row in text for row in item.split("\n"))
 
 
-def test_an_image_beside_a_request_is_named():
+def test_an_image_in_a_request_is_marked():
     words = "Never touch src/a.py. Make it look like this."
     messages = [Message("user", (Text(words), Media("image", ref="abc"))), *call("rebook", "ok")]
     text = summarize(messages, user("Go."))
@@ -370,7 +370,7 @@ def test_an_image_beside_a_request_is_named():
     assert read_amendments(text, read_state(read_steps([*messages, user("Go.")]))) == []
 
 
-def test_lines_of_files_that_begin_with_a_hash_stand_as_they_are():
+def test_file_lines_that_begin_with_a_hash_are_quoted_and_make_no_headings():
     lines = ["#!/bin/sh", "# def update():", "#   pass", "## Install", "x = compute_it(1)"]
     numbered = "\n".join(f"{n:6d}\t{line}" for n, line in enumerate(lines, 1))
     text = summarize(user("Go."), call("Read", numbered, file_path="/r/a.sh"))
@@ -398,7 +398,7 @@ PLANNED = (
 )
 
 
-def test_a_list_of_tasks_that_is_changed_item_by_item_is_what_is_open():
+def test_a_task_list_updated_item_by_item_is_listed_as_open():
     text = summarize(
         *PLANNED,
         task("Updated task #1 status", "TaskUpdate", taskId="1", status="completed"),
@@ -414,7 +414,7 @@ def test_a_list_of_tasks_that_is_changed_item_by_item_is_what_is_open():
     assert "created successfully" not in text
 
 
-def test_a_list_of_tasks_is_shown_as_a_tool_shows_it_and_is_no_text_of_a_task():
+def test_a_task_list_that_a_tool_prints_is_listed_as_open_and_is_not_the_task():
     rows = (
         "#4 [completed] Port the parser\n"
         "#7 [pending] Port the writer of plan_ab (importer) [blocked by #4, #5]"
@@ -427,7 +427,7 @@ def test_a_list_of_tasks_is_shown_as_a_tool_shows_it_and_is_no_text_of_a_task():
     assert "## Task" not in text
 
 
-def test_tasks_are_counted_if_no_result_says_their_number_and_anew_in_a_new_list():
+def test_tasks_without_a_number_are_numbered_and_a_new_list_starts_again():
     first = (task("", content="Port"), task("", content="Test"))
     changed = task("", "TaskUpdate", id="2", status="in_progress")
     assert section(summarize(user("Go."), *first, changed), "Open") == [
@@ -448,7 +448,7 @@ def test_tasks_of_an_earlier_summary_change_with_later_calls():
     ]
 
 
-def test_tasks_that_change_behind_the_summary_stand_there_as_they_are_now():
+def test_tasks_in_a_summary_show_changes_made_after_it():
     done = task("Updated task #1 status", "TaskUpdate", taskId="1", status="completed")
     added = task("Task #4 created successfully: Tag it", subject="Tag it")
     messages = [m for turn in PLANNED for m in (turn if isinstance(turn, list) else [turn])]
@@ -464,7 +464,7 @@ def test_tasks_that_change_behind_the_summary_stand_there_as_they_are_now():
 FIELDS = "Error: (none)\nExit Code: {}\nSignal: (none)\nProcess Group PGID: (none)"
 
 
-def test_the_fields_behind_an_output_are_none_of_it():
+def test_status_fields_after_an_output_are_not_part_of_it():
     """As Gemini CLI and Qwen Code write them: `Error: (none)` was taken for the last error."""
     text = "Command: make\nDirectory: (root)\nOutput: linked app\n" + FIELDS.format(0)
     assert read_report(text)[:2] == ("linked app", 0)
@@ -487,13 +487,13 @@ def test_a_command_that_the_shell_still_runs_has_no_outcome_yet():
     assert "python -m pytest tests -> exit 1: 2 failed" in text
 
 
-def test_figures_in_a_long_frame_are_read():
+def test_figures_within_a_long_line_of_equals_signs_are_read():
     frame = "=" * 400
     state = collect([*call("bash", f"{frame} 6 failed, 1 warning {frame}", command="pytest")])
     assert state.checks == {"pytest": "failed: 6 failed, 1 warning"}
 
 
-def test_a_look_that_fails_is_no_open_error():
+def test_a_failed_read_is_not_an_open_error():
     messages = call("Bash", "cat: a.py: No such file", is_error=True, command="cat a.py")
     assert "last error" not in summarize(user("Go."), messages)
 
@@ -511,9 +511,7 @@ def test_a_look_that_fails_is_no_open_error():
         ("python -m deploy", "python -m seed", True),
     ],
 )
-def test_a_program_of_another_version_or_place_mends_an_error_and_another_task_does_not(
-    failed, works, is_open
-):
+def test_the_same_task_run_by_another_program_path_clears_an_error(failed, works, is_open):
     messages = [
         *call("bash", "Error: no such thing", is_error=True, command=failed),
         *call("bash", "All done.", command=works),
@@ -521,14 +519,14 @@ def test_a_program_of_another_version_or_place_mends_an_error_and_another_task_d
     assert ("last error" in summarize(user("Go."), messages)) is is_open
 
 
-def test_what_a_command_prints_in_brackets_is_no_result_that_is_left_out():
+def test_bracketed_output_is_not_taken_for_an_omitted_result():
     run = {"command": "node read.js || echo '[NO DATA]'"}
     failed = call("bash", "Error: no module ws", is_error=True, **run)
     text = summarize(user("Go."), failed, call("bash", "[NO DATA]", **run))
     assert "last error" not in text
 
 
-def test_a_failed_command_that_runs_again_is_no_open_error():
+def test_a_failed_command_that_is_running_again_is_not_an_open_error():
     failed = call("Bash", "Error: no daemon", is_error=True, command="npm start")
     started = "Command running in background with ID: b4f8b50. Output is being written to: /tmp/b4"
     text = summarize(user("Go."), failed, call("Bash", started, command="npm start"))
@@ -556,7 +554,7 @@ def test_variables_before_a_command_are_no_part_of_its_name():
 
 
 @pytest.mark.parametrize(("steps", "is_open"), [(10, True), (11, False)])
-def test_an_error_is_open_until_work_went_past_it(steps, is_open):
+def test_an_error_is_no_longer_open_after_more_than_ten_changes(steps, is_open):
     failed = call("Bash", "Error: no module ws", is_error=True, command="node serve.js")
     work = [call("Write", "Written.", file_path=f"src/a{n}.js", content="x") for n in range(steps)]
     assert ("last error" in summarize(user("Go."), failed, *work)) is is_open
@@ -573,11 +571,11 @@ def test_an_error_is_open_until_work_went_past_it(steps, is_open):
         "date -I",
     ],
 )
-def test_what_only_looks_is_no_deed(command):
+def test_commands_that_only_look_are_not_actions(command):
     assert not section(summarize(user("Go."), call("bash", "a\nb", command=command)), "Done")
 
 
-def test_a_deed_behind_a_look_is_a_deed():
+def test_an_action_after_a_command_that_only_looks_is_listed():
     text = summarize(
         user("Go."),
         call("bash", "Container web Started", command="ip addr show eth0 && docker compose up -d"),
@@ -590,12 +588,12 @@ def test_a_deed_behind_a_look_is_a_deed():
     ]
 
 
-def test_powershell_reads_files():
+def test_files_read_by_powershell_are_listed():
     state = collect([user("Go."), *call("bash", "x", command="Get-Content -Raw docs/plan.md")])
     assert [(path, file.state) for path, file in state.files.items()] == [("docs/plan.md", "read")]
 
 
-def test_of_a_snapshot_of_a_page_what_it_shows_is_quoted_not_how_its_elements_are_called():
+def test_the_content_of_a_page_snapshot_is_quoted_without_element_references():
     boxes = "\n".join(f"{' ' * (at % 9)}- generic [ref=e{at}]:" for at in range(400))
     shown = (
         '- cell "Price/earnings: 23.08" [ref=e901]\n- link "Buy now" [ref=e902] [cursor=pointer]:'
@@ -607,7 +605,7 @@ def test_of_a_snapshot_of_a_page_what_it_shows_is_quoted_not_how_its_elements_ar
 
 @pytest.mark.parametrize("room", [200, 900])
 @pytest.mark.parametrize("seed", range(4))
-def test_ids_and_times_that_machines_write_are_no_reason_to_quote_a_line(seed, room):
+def test_generated_ids_and_timestamps_do_not_make_a_line_worth_quoting(seed, room):
     chance = Random(seed)
     ids = (UUID(int=chance.getrandbits(128), version=4) for _ in range(120))
     entries = "\n".join(f'  "id": "{id}",\n  "time": "2026-03-09T14:07:51.332Z",' for id in ids)
@@ -618,7 +616,7 @@ def test_ids_and_times_that_machines_write_are_no_reason_to_quote_a_line(seed, r
     assert "slanted text is red" in text
 
 
-def test_what_a_hook_does_not_allow_has_failed():
+def test_a_call_blocked_by_a_hook_is_listed_as_failed():
     """It stood under what was done, and nothing said that a hook is there."""
     refused = "PreToolUse:Bash hook error: [node block.js]: dangerous: kill /F b; sleep 2"
     words = f"{refused}\nrm -rf /tmp/a\ncp -r b /tmp/a && echo copied || echo FAILED"
@@ -629,7 +627,7 @@ def test_what_a_hook_does_not_allow_has_failed():
     assert not section(text, "Done")
 
 
-def test_what_still_runs_is_open_and_stands_there_also_when_it_is_read_back():
+def test_a_running_command_is_open_also_in_a_summary_that_is_read_back():
     started = "Command running in background with ID: 16772f"
     text = summarize(user("Go."), call("Bash", started, command="npm run serve"))
     assert section(text, "Open") == ["- still running when last seen: npm run serve"]
@@ -647,7 +645,7 @@ def test_what_still_runs_is_open_and_stands_there_also_when_it_is_read_back():
         ("No session found for mild-fox", "running"),
     ],
 )
-def test_how_a_command_in_the_background_ends(result, outcome):
+def test_the_end_of_a_background_command_is_read_from_a_poll(result, outcome):
     """What a client says that knows nothing of it stood as its outcome."""
     started = "Command still running (session mild-fox, pid 7). Use process"
     polled = call("process", result, action="poll", sessionId="mild-fox")
@@ -657,7 +655,7 @@ def test_how_a_command_in_the_background_ends(result, outcome):
     assert (error in section(text, "Open")) == outcome.startswith("SIG")
 
 
-def test_a_failure_behind_which_a_call_of_the_same_program_worked_says_so():
+def test_a_failure_notes_that_the_same_program_then_worked_otherwise():
     """The theme could not be set, a summary said, where another spelling had set it."""
     wrong = call("bash", "Error: no theme Blue", is_error=True, command="omarchy theme set 'Blue'")
     right = call("bash", "set", command="omarchy theme set blue")
@@ -668,7 +666,7 @@ def test_a_failure_behind_which_a_call_of_the_same_program_worked_says_so():
         assert "otherwise" not in summarize(user("Go."), wrong, behind)
 
 
-def test_what_was_started_in_an_earlier_turn_is_not_open_in_a_later_one():
+def test_a_command_started_in_an_earlier_turn_is_not_open_in_a_later_one():
     started = call("Bash", "Command running in background with ID: b7", command="npm run serve")
     ended = Message("assistant", (Text("It runs."),))
     text = summarize(user("Go."), started, ended, user("Now write the manual of the server."))
@@ -680,7 +678,7 @@ def test_what_was_started_in_an_earlier_turn_is_not_open_in_a_later_one():
     assert not section(text, "Failed")
 
 
-def test_how_what_ran_in_the_background_ended_is_told_once():
+def test_the_outcome_of_a_background_command_is_listed_once():
     """A notification made it `(×2)`; OpenClaw's stands before the person's message."""
     started = call("Bash", "Command running in background with ID: b7", command="./deploy.sh")
     status = "<task-id>b7</task-id>\n<status>completed</status>\n<summary>All is there</summary>"
@@ -694,7 +692,7 @@ def test_how_what_ran_in_the_background_ended_is_told_once():
     assert section(text, "Open") == ["- last error: no such host (./deploy.sh)"]
 
 
-def test_the_output_of_what_ran_in_the_background_is_no_file_that_was_read():
+def test_the_output_file_of_a_background_task_is_not_listed_as_read():
     """Each stood among the files with the long path that its client gave to it."""
     read = call(
         "Read", "1\tready in 3 s", file_path="/tmp/claude-0/-root-shop/353c/tasks/b7.output"
@@ -718,7 +716,7 @@ EVENT = (
 
 
 @pytest.mark.parametrize(("launched", "reported"), [(LAUNCHED, REPORTED), (ACCEPTED, EVENT)])
-def test_what_an_agent_in_the_background_reports_is_its_outcome(launched, reported):
+def test_the_report_of_a_background_agent_is_its_outcome(launched, reported):
     """It was `Async agent launched successfully`, also long after its end; and OpenClaw's event was
     a person's request."""
     started = call("sessions_spawn", launched, label="look")
@@ -733,7 +731,7 @@ def test_what_an_agent_in_the_background_reports_is_its_outcome(launched, report
     assert section(text, "Open") == ["- last error: So it is. (sessions_spawn)"]
 
 
-def test_what_a_script_says_that_failed_though_its_code_does_not_is_quoted():
+def test_an_error_line_is_the_outcome_of_a_script_that_exits_with_0():
     """`node encrypt.mjs` ended with a hint, and stood among what was done."""
     printed = (
         "Exit code: 0\nWall time: 1 seconds\nOutput:\nError: Invalid API key\nhint: Check it.\nBye"
@@ -742,7 +740,7 @@ def test_what_a_script_says_that_failed_though_its_code_does_not_is_quoted():
     assert section(text, "Done") == ["- node encrypt.mjs -> Error: Invalid API key"]
 
 
-def test_what_asks_for_something_else_is_no_other_way():
+def test_success_with_another_url_does_not_count_as_having_worked_otherwise():
     """That one page answered did not mean that another did."""
     refused = call(
         "Bash", "exit code: 22\nerror: session expired", command="curl -sS https://a.dev/b"
@@ -751,13 +749,13 @@ def test_what_asks_for_something_else_is_no_other_way():
     assert "otherwise" not in text
 
 
-def test_words_of_failure_that_a_command_prints_itself_are_no_failure():
+def test_a_failure_message_that_the_command_echoes_is_not_a_failure():
     command = "mount -a; ls -la /root | grep agent || echo 'agent not found directly'"
     text = summarize(user("Go."), call("Bash", "agent not found directly", command=command))
     assert not section(text, "Failed") and not section(text, "Open")
 
 
-def test_what_only_says_what_comes_is_no_deed():
+def test_calls_that_only_announce_an_intent_are_not_actions():
     """Of 15 deeds 14 were such (Copilot CLI)."""
     intent = [
         *call("report_intent", "Intent logged", intent="Look for the source"),
@@ -776,7 +774,7 @@ def test_a_path_with_escaped_brackets_is_the_file_itself():
     assert section(text, "Files") == [f"modified, committed: {path}"]
 
 
-def test_a_script_in_what_is_printed_is_no_failure():
+def test_an_error_message_inside_a_printed_script_is_not_a_failure():
     """`npm init` prints one that would say that there is no test."""
     printed = 'Wrote to package.json:\n{\n "test": "echo \\"Error: no test\\" && exit 1"\n}'
     text = summarize(user("Go."), call("Bash", printed, command="npm init -y"))
@@ -791,13 +789,13 @@ def test_a_script_in_what_is_printed_is_no_failure():
         "[Operation Cancelled] Reason: User did not allow tool call",
     ],
 )
-def test_a_call_that_a_person_refuses_has_not_worked_otherwise(refusal):
+def test_a_refused_call_is_not_marked_as_having_worked_otherwise(refusal):
     refused = call("edit", refusal, is_error=True, path="/a/b.py", old="1", new="2")
     text = summarize(user("Go."), refused, call("edit", "ok", path="/a/c.py", old="1", new="2"))
     assert section(text, "Failed") == ["- edit /a/b.py -> refused by the user"]
 
 
-def test_that_an_outcome_is_the_last_of_several_is_said_once_when_it_is_read_back():
+def test_the_last_mark_of_a_repeated_outcome_is_not_doubled_when_read_back():
     calls = [turn for n in range(3) for turn in call("bash", f"run {n}", command="seq 1 2000")]
     text = summarize(user("Go."), calls)
     again = summarize(wrap_summary(text), call("bash", "ok", command="make"))
@@ -812,14 +810,14 @@ def test_a_signal_that_ends_a_command_is_an_exit_code(signal, code):
     assert read_report(f"7\n\nProcess exited with signal {signal}.").exit_code == code
 
 
-def test_a_stopped_task_does_not_run_any_more():
+def test_a_stopped_task_is_no_longer_listed_as_running():
     started = call("Bash", "Command running in background with ID: b7", command="npm run serve")
     stopped = '{"message":"Successfully stopped task: b7 (npm run serve)"}'
     text = summarize(user("Go."), started, call("TaskStop", stopped, task_id="b7"))
     assert "still running" not in text and "npm run serve -> running" not in text
 
 
-def test_what_ran_when_a_turn_ended_and_failed_later_is_not_done():
+def test_a_background_command_that_failed_after_its_turn_is_not_done():
     started = call("Bash", "Command running in background with ID: b7", command="npm run serve")
     ended = Message("assistant", (Text("It runs."),))
     status = "<status>failed</status>\n<exit_code>1</exit_code>\n<stdout>\nError: port in use\n"
@@ -830,7 +828,7 @@ def test_what_ran_when_a_turn_ended_and_failed_later_is_not_done():
     assert "port in use" in "".join(section(text, "Failed") + section(text, "Open"))
 
 
-def test_what_failed_and_then_worked_within_another_command_has_not_failed():
+def test_a_failed_command_that_later_works_within_another_is_not_failed():
     """A self-test stood as done with 24 checks passed, and as failed."""
     trace = "Traceback (most recent call last):\n  File 'a'\nAssertionError: indoor"
     failed = call("bash", trace, command="cd /repo && python3 src/selftest.py 2>&1 | tail -40")
@@ -845,7 +843,7 @@ def test_what_failed_and_then_worked_within_another_command_has_not_failed():
     assert not section(text, "Open")
 
 
-def test_an_edit_that_failed_is_over_once_its_file_is_changed_in_another_way():
+def test_a_failed_edit_is_cleared_once_its_file_is_changed_in_another_way():
     answer = (
         '{\n  "status": "error",\n  "tool": "edit",\n  "error": "Could not find the exact text"\n}'
     )
@@ -858,7 +856,7 @@ def test_an_edit_that_failed_is_over_once_its_file_is_changed_in_another_way():
     assert not any("exact text" in row for row in section(text, "Failed"))
 
 
-def test_what_a_person_says_who_refuses_a_call_stands_with_it():
+def test_the_users_words_on_refusing_a_call_are_listed_with_it():
     """It stood nowhere: a client sends it in the result alone."""
     opening = "The user doesn't want to proceed with this tool use. The tool use was rejected"
     words = "To tell you how to proceed, the user said:\nKeep the name,\nadd `pool_two`."
@@ -871,7 +869,7 @@ def test_what_a_person_says_who_refuses_a_call_stands_with_it():
 
 
 @pytest.mark.parametrize(("between", "is_near"), [(0, True), (9, False)])
-def test_only_a_failure_right_before_a_call_is_said_to_have_worked_otherwise(between, is_near):
+def test_only_a_recent_failure_is_marked_as_having_worked_otherwise(between, is_near):
     """What stands behind a summary counts its messages on: else any failure, however old, was."""
     wrong = call("bash", "Error: no theme Blue", is_error=True, command="omarchy theme set 'Blue'")
     looks = [message for n in range(between) for message in call("bash", "x", command=f"ls {n}")]

@@ -32,7 +32,7 @@ PUSH = "push, and never without a checkpoint, please"
         ("mcp__tools__AskQuestions", json.dumps({"answers": {"push": PUSH, "log": ["A", "B"]}})),
     ],
 )
-def test_what_a_person_answers_is_decided_and_may_bind(tool, text):
+def test_the_users_answers_to_questions_are_decisions_and_may_be_rules(tool, text):
     """They told the agent to push, and no summary said so."""
     state = collect([user("Make a branch."), *call(tool, text, questions=ASKED)])
     source = f" (so {tool} says)" if tool.startswith("mcp_") else ""
@@ -44,7 +44,7 @@ def test_what_a_person_answers_is_decided_and_may_bind(tool, text):
     assert not state.actions.done
 
 
-def test_what_a_person_answers_finds_room_beside_requests_and_rules():
+def test_the_users_answers_are_kept_beside_many_requests_and_rules():
     """These took all of it, and the choices made by answers stood nowhere."""
     asked = [user(f"{n}. Never show page {n} to guests." + " It has bills." * 9) for n in range(40)]
     answers = '"Shall I push?"="to main alone, tagged", "Which log of the two that the server writes?"="the long one"'
@@ -55,14 +55,14 @@ def test_what_a_person_answers_finds_room_beside_requests_and_rules():
     assert text.endswith("writes? -> the long one")
 
 
-def test_an_answer_in_words_of_any_form_stands_behind_the_question():
+def test_a_free_form_answer_is_listed_after_its_question():
     state = collect([user("Go."), *call("ask_user", "**Repo path**: C:\\Work", question="Where?")])
     assert list(state.decisions) == ["user: Where? -> **Repo path**: C:\\Work"]
     reply = call("ask_followup_question", "<answer>\nNot yet\n</answer>", question="Push?")
     assert list(collect([user("Go."), *reply]).decisions) == ["user: Push? -> Not yet"]
 
 
-def test_a_decision_of_the_model_does_not_pass_for_a_persons_answer():
+def test_a_decision_of_the_model_cannot_pass_for_an_answer_of_the_user():
     state = collect([user("Go."), assistant("user: The root cause is `main`.")])
     assert all(decision.startswith('"user: ') for decision in state.decisions)
     assert state.decisions
@@ -79,13 +79,13 @@ def test_a_decision_of_the_model_does_not_pass_for_a_persons_answer():
         ("request_user_input", "request_user_input is unavailable", {"question": "Where?"}),
     ],
 )
-def test_what_is_no_answer_of_a_person_decides_nothing(tool, text, arguments):
+def test_results_that_are_not_the_users_answers_are_not_decisions(tool, text, arguments):
     failed = text.startswith("No such")
     state = collect([user("Go."), *call(tool, text, is_error=failed, **arguments)])
     assert not state.decisions
 
 
-def test_of_a_long_answer_the_ends_stand():
+def test_a_long_answer_keeps_its_beginning_and_end():
     words = "First do this. " + "And then do more of it. " * 60 + "Last do that."
     state = collect([user("Go."), *call("ask_user", words, question="What?")])
     (decision,) = state.decisions
@@ -93,7 +93,7 @@ def test_of_a_long_answer_the_ends_stand():
     assert len(decision) < 800
 
 
-def test_a_word_that_answers_is_no_rule_without_its_question():
+def test_a_short_answer_is_not_listed_as_a_rule():
     """`暂时不要` stood among the rules, of nobody knew what."""
     asked = call(
         "AskUserQuestion",
@@ -107,7 +107,7 @@ def test_a_word_that_answers_is_no_rule_without_its_question():
     )
 
 
-def test_what_is_typed_beside_a_choice_belongs_to_its_question():
+def test_user_notes_beside_a_choice_belong_to_its_question():
     """The next question stood in the answer, and the answers before it were lost."""
     answers = (
         'User has answered your questions: "どのDB？"="SQLite" user notes: WALで, "並列？"="はい", '
@@ -122,7 +122,7 @@ def test_what_is_typed_beside_a_choice_belongs_to_its_question():
     ]
 
 
-def test_what_a_tool_showed_of_a_choice_is_not_what_the_person_answered():
+def test_the_preview_of_a_choice_is_not_part_of_the_answer():
     """It was taken for the next question, and this for the answer."""
     answers = (
         'Your questions have been answered: "Icon?"="Round" selected preview:\n( o ), "Tabs?"='
@@ -139,7 +139,7 @@ def test_what_a_tool_showed_of_a_choice_is_not_what_the_person_answered():
     ]
 
 
-def test_what_a_model_offers_is_no_rule_of_who_chooses_it():
+def test_an_option_that_the_model_offered_is_not_a_rule_when_chosen():
     """`Zero required` was one, of nobody knew what."""
     options = [{"label": "Zero capital required (Recommended)"}]
     asked = {"questions": [{"id": "a", "question": "How much?", "options": options}]}

@@ -63,7 +63,7 @@ RETRACTED = {
 
 
 @pytest.mark.parametrize(("first", "second", "before", "after"), RETRACTED.values(), ids=RETRACTED)
-def test_what_a_person_took_back_right_behind_it_is_not_quoted_without_that(
+def test_a_statement_that_the_user_took_back_is_quoted_only_with_the_retraction(
     first, second, before, after
 ):
     """`Thursday works` stood there, and `No wait, make it Friday` did not."""
@@ -75,7 +75,7 @@ def test_what_a_person_took_back_right_behind_it_is_not_quoted_without_that(
     assert shown
 
 
-def test_what_takes_nothing_back_is_no_retraction():
+def test_sentences_that_take_nothing_back_are_not_retractions():
     for text in ("I have no idea.", "Could you do that instead?", "Thanks, that is all.", ""):
         assert not find_retraction(text)
     assert find_retraction("Actually, blue. And wrap it.") == "Actually, blue. And wrap it."
@@ -83,13 +83,13 @@ def test_what_takes_nothing_back_is_no_retraction():
     assert find_retraction(f"{head}弟が間に合わないので。") == head
 
 
-def test_only_the_sentences_that_take_something_back_come_with_what_they_take_back():
+def test_only_the_sentences_that_take_something_back_are_marked_as_retractions():
     text = "No wait, I meant Friday.\n\nThe room is B12. The projector works again since Monday."
     lines = Block(1, "asked", "", text, is_in_clauses=True).iter_lines()
     assert [line.retracts for line in lines] == [True, False, False]
 
 
-def test_exchanges_stand_in_the_order_in_which_they_were():
+def test_exchanges_are_listed_in_their_original_order():
     """Two about one thing stood together, at the place of the first: what replaced what?"""
     rows = [("boat", "It costs 410 euros."), ("shed", "It costs 5 euros."), ("boat", "Or 630.")]
     blocks = [
@@ -111,14 +111,14 @@ def test_a_brief_message_is_quoted_as_a_whole():
     assert [line.text for line in block.iter_lines()] == [words]
 
 
-def test_a_question_of_the_models_or_a_courtesy_heads_no_exchange():
+def test_questions_and_courtesies_are_not_labels_of_exchanges():
     """`[Is there anything else]` stood before what was said of a voucher."""
     clauses = ["Is there anything else I can do for you today?", "Ah, even better then."]
     statement = "The lid is made of elm wood."
     assert Rarity([], [*clauses, statement]).find_statement([*clauses, statement]) == statement[:-1]
 
 
-def test_a_label_begins_with_a_word():
+def test_a_label_begins_with_a_whole_word():
     """`[ll ask them about nuts]`"""
     things = ("oak", "elm", "fir", "ash", "yew", "box", "may", "bay", "ivy", "rue")
     asked = [f"I want {thing}" for thing in things] + ["Who'll ask them about walnuts?"]
@@ -140,7 +140,7 @@ GROUP = [
 
 
 @pytest.mark.parametrize("is_field", [True, False])
-def test_who_of_a_group_writes_is_known_without_a_gateway(is_field):
+def test_group_senders_are_read_from_name_prefixes_or_the_name_field(is_field):
     """By the names before the words, or by `name` of Chat Completions; banter was a rule."""
     rows = [row.partition(": ") for row in (*GROUP, *GROUP)]
     payload = [
@@ -158,16 +158,16 @@ def test_who_of_a_group_writes_is_known_without_a_gateway(is_field):
     assert [*state.constraints] == [rule]
 
 
-def test_labels_of_one_person_make_no_group():
+def test_line_labels_in_one_persons_messages_are_not_senders():
     texts = ["Note: it fails", "Question: why?", "Note: still", "Go on."]
     assert not any(own[0].sender for own in segment_messages([*map(user, texts)]))
 
 
-def test_what_the_model_writes_to_stay_silent_is_not_quoted():
+def test_a_no_reply_marker_of_the_model_is_not_quoted():
     text = _summarize(talk("I did not mean you.", "NO_REPLY", "ok", "Sure."), 500)
     assert "NO_REPLY" not in text
 
 
-def test_what_somebody_never_did_is_no_rule():
+def test_a_statement_about_the_past_with_never_is_not_a_rule():
     assert not collect([user("I gave everything. never called in sick.")]).constraints
     assert collect([user("Never embed a font in it.")]).constraints

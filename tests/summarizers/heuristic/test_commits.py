@@ -55,11 +55,11 @@ def list_committed(*calls):
     ("git commit --dry-run", []),
     ("git status && git log -- a.py", []),
 ])  # fmt: skip
-def test_what_git_does_to_its_index(command, steps):
+def test_changes_of_the_git_index_are_parsed_from_commands(command, steps):
     assert [(verb, names) for verb, names in git_steps(command)] == steps
 
 
-def test_a_commit_has_what_was_added_by_a_pattern():
+def test_a_commit_covers_files_added_by_a_glob_pattern():
     changed = edit(
         "opk/slicers/cura.py", "opk/slicers/deep/x.py", "opk/core/bundle.py", "docs/a.md"
     )
@@ -69,7 +69,7 @@ def test_a_commit_has_what_was_added_by_a_pattern():
     assert list_committed(absolute, by_pattern) == {"/srv/opk/slicers/cura.py"}
 
 
-def test_a_commit_has_nothing_of_ours_if_only_other_files_were_added():
+def test_a_commit_covers_no_edited_file_if_only_others_were_added():
     of_other_files = commit("git commit -m 'Lock the dependencies'", 1)
     assert not list_committed(edit("src/a.ts"), bash("git add package-lock.json"), of_other_files)
     later = commit("git commit -m x", 1)
@@ -78,14 +78,14 @@ def test_a_commit_has_nothing_of_ours_if_only_other_files_were_added():
     ) == {"src/a.ts"}
 
 
-def test_what_was_taken_out_of_the_index_is_in_no_commit():
+def test_unstaged_files_are_not_committed():
     out, last = bash("git restore --staged README.md"), commit("git commit -m x", 1)
     assert list_committed(edit("a.py", "README.md"), bash("git add -A"), out, last) == {"a.py"}
     assert list_committed(edit("a.py", "README.md"), out, last) == {"a.py"}
     assert not list_committed(edit("a.py"), bash("git add a.py"), bash("git reset"), last)
 
 
-def test_a_commit_of_all_that_git_knows_has_no_new_files():
+def test_commit_with_option_a_does_not_cover_new_files():
     steps = write("new.py"), edit("a.py"), commit("git commit -am x", 1)
     assert list_committed(*steps) == {"a.py"}
     named = commit("git add new.py && git commit -m y", 1, " create mode 100644 new.py")
@@ -96,7 +96,7 @@ def test_a_commit_of_all_that_git_knows_has_no_new_files():
     ".env", "node_modules/x/index.js", "web/dist/app.js", "run.log", "src/__pycache__/a.pyc", "/tmp/probe.py",
     "/home/ada/.claude/plans/plan.md", "~/notes.md",
 ])  # fmt: skip
-def test_what_repositories_hardly_ever_have_is_in_no_commit_of_all(path):
+def test_usually_ignored_files_are_not_covered_by_git_add_all(path):
     changed = edit("src/a.py", path)
     for files in (None, 1, 9):
         assert list_committed(changed, commit("git add -A && git commit -m x", files)) == {
@@ -107,7 +107,7 @@ def test_what_repositories_hardly_ever_have_is_in_no_commit_of_all(path):
         assert list_committed(changed, named) == {path}
 
 
-def test_a_commit_of_fewer_files_has_only_those_that_it_names():
+def test_a_commit_of_fewer_files_covers_only_those_that_git_names():
     changed = (*write("src/new.py"), *edit("src/a.py", "src/b.py"), *bash("rm src/old.py"))
     named = " create mode 100644 src/new.py", " delete mode 100644 src/old.py"
     everything = {"src/new.py", "src/a.py", "src/b.py", "src/old.py"}
@@ -122,24 +122,24 @@ def test_a_commit_of_fewer_files_has_only_those_that_it_names():
     assert list_committed(changed, twice) == everything
 
 
-def test_what_a_commit_names_begins_at_the_root_of_its_repository():
+def test_paths_that_a_commit_prints_are_relative_to_the_repository_root():
     changed = write("/srv/shop/src/new.py", "/srv/blog/src/draft.md")
     of_all = commit("git add -A && git commit -m x", 7, " create mode 100644 src/new.py")
     assert list_committed(changed, of_all) == {"/srv/shop/src/new.py"}
 
 
-def test_a_commit_of_paths_has_only_these():
+def test_a_commit_with_paths_covers_only_these():
     of_paths = commit("git commit -m x -- src", 1)
     assert list_committed(edit("src/a.py", "b.py"), of_paths) == {"src/a.py"}
 
 
-def test_what_is_added_in_a_directory_is_of_that():
+def test_git_add_in_a_directory_covers_only_its_files():
     changed = edit("web/a.ts", "a.ts")
     assert list_committed(changed, commit("cd web && git add . && git commit -m x")) == {"web/a.ts"}
     assert list_committed(changed, commit("git add a.ts && git commit -m x")) == {"a.ts"}
 
 
-def test_a_name_may_be_the_end_of_that_which_git_says():
+def test_a_known_path_may_be_a_suffix_of_the_path_that_git_prints():
     of_deletion = commit(
         "git add -A && git commit -m x", 7, " delete mode 100644 agents/config/a.yaml"
     )
@@ -147,11 +147,11 @@ def test_a_name_may_be_the_end_of_that_which_git_says():
     assert list_committed(bash("rm -r agents/config"), of_deletion) == {"agents/config"}
 
 
-def test_what_git_takes_out_of_its_index_stays_where_it_is():
+def test_git_rm_cached_does_not_delete_the_file():
     assert not collect(bash("git rm --cached a.pyc")).files
 
 
-def test_a_deleted_file_that_no_commit_names_is_in_no_stash():
+def test_a_deleted_file_that_no_commit_names_is_not_stashed():
     of_all = commit("git add -A && git commit -m x", 1)
     files = collect([*bash("rm graph.json"), *edit("a.py"), *of_all, *bash("git stash")]).files
     assert files["graph.json"].state == "deleted" and not files["graph.json"].is_committed
@@ -163,7 +163,7 @@ def test_a_deleted_file_that_no_commit_names_is_in_no_stash():
     "nothing added to commit but untracked files present",
     "位于分支 main\n无文件要提交，干净的工作区", "ブランチ main\nコミットするものがありません", "Auf Branch main\nnichts zu committen, Arbeitsverzeichnis unverändert",
 ])  # fmt: skip
-def test_what_git_did_not_commit_is_not_committed(output):
+def test_a_commit_that_git_reports_as_empty_commits_nothing(output):
     """Behind a pipe git's exit code is not seen."""
     state = collect([*edit("a.py"), *bash("git commit -m x 2>&1 | tail -3", output)])
     assert not state.files["a.py"].is_committed and not state.checks
@@ -173,13 +173,13 @@ def test_what_git_did_not_commit_is_not_committed(output):
 
 
 @pytest.mark.parametrize("options", ["--amend --no-edit", "--allow-empty -m x"])
-def test_a_commit_that_needs_no_files_has_those_that_were_staged(options):
+def test_an_amended_or_empty_commit_covers_only_staged_files(options):
     assert not list_committed(edit("a.py"), bash(f"git commit {options}"))
     assert list_committed(edit("a.py"), bash(f"git add -A && git commit {options}")) == {"a.py"}
     assert list_committed(edit("a.py"), bash(f"git commit -a {options}")) == {"a.py"}
 
 
-def test_a_commit_stands_though_the_push_behind_it_fails():
+def test_a_commit_counts_even_if_the_push_after_it_fails():
     push = "git add . && git commit -m 'Add it' && git push"
     call = Message("assistant", (ToolCall("c1", "Bash", json.dumps({"command": push})),))
     printed = (
@@ -192,7 +192,7 @@ def test_a_commit_stands_though_the_push_behind_it_fails():
     assert state.failure.error == "fatal: no"
 
 
-def test_a_text_that_names_a_commit_is_none():
+def test_text_that_mentions_git_commit_is_not_a_commit():
     """A script that was told `+git commit` stood among the checks as a commit that went well."""
     for command in ('sh done.sh "7 handlers, git commit"', "echo 'git commit' # git commit"):
         assert not collect(bash(command)).checks

@@ -67,11 +67,11 @@ def text_of(messages, path):
     ("cat src/pool.py && ls", 0),
     ("", 0),
 ])  # fmt: skip
-def test_the_first_line_that_a_command_prints_of_its_file(command, first):
+def test_the_first_printed_line_number_is_read_from_the_command(command, first):
     assert find_first_line(command) == first
 
 
-def test_a_patch_says_what_it_replaces_in_which_file():
+def test_a_patch_is_parsed_into_changes_per_file():
     for patching in (
         ToolCall("c1", "apply_patch", json.dumps({"input": PATCH})),
         ToolCall("c1", "apply_patch", PATCH),
@@ -97,11 +97,11 @@ def test_a_patch_says_what_it_replaces_in_which_file():
     "", "*** Begin Patch", "*** Begin Patch\n*** Update File: a.py\n@@\n@@", "*** Begin Patch\n+a\n-b\n*** End Patch",
     "*** Begin Patch\n*** Delete File: a.py\n*** End Patch",
 ])  # fmt: skip
-def test_a_patch_without_changes_says_nothing(text):
+def test_a_patch_without_changes_has_no_effect(text):
     assert effect_of_command(text).changes == ()
 
 
-def test_a_file_that_is_read_in_parts_and_edited_as_in_cline_has_its_lines():
+def test_all_lines_are_known_of_a_file_read_in_parts_and_edited_as_in_cline():
     parts, rows = [(1, 6), (7, len(SOURCE))], [f"{at} | {row}" for at, row in enumerate(SOURCE, 1)]
     answers = [
         {"query": f"src/pool.py:{start}-{end}", "result": "\n".join(rows[start - 1 : end])}
@@ -124,14 +124,14 @@ def test_a_call_that_reads_several_files_names_all(arguments):
     assert effect.files == (("a.py", "read"), ("b.py", "read"))
 
 
-def test_a_file_that_a_shell_shows_has_the_lines_that_it_printed():
+def test_lines_that_a_shell_command_prints_are_known_of_its_file():
     shown = shell("sed -n '11,20p' src/pool.py", "\n".join(SOURCE[10:20]) + "\n")
     assert text_of(shown, "src/pool.py") == list(enumerate(SOURCE[10:20], 11))
     both = [*shell("cat src/pool.py", "\n".join(SOURCE[:10])), *shown]
     assert text_of(both, "src/pool.py") == list(enumerate(SOURCE[:20], 1))
 
 
-def test_of_what_a_client_left_out_in_the_middle_the_beginning_is_known():
+def test_only_the_beginning_of_a_truncated_output_is_known_of_a_file():
     cut = "\n".join([*SOURCE[:5], "[... omitted 20 of 40 lines ...]", *SOURCE[35:]])
     assert text_of(shell("cat src/pool.py", cut), "src/pool.py") == list(enumerate(SOURCE[:5], 1))
 
@@ -162,7 +162,7 @@ def test_a_patch_changes_the_text_that_a_shell_showed():
     ]
 
 
-def test_a_summary_shows_the_text_after_the_patch_and_quotes_no_line_that_it_removed():
+def test_a_summary_shows_the_patched_text_and_quotes_no_removed_line():
     messages = [
         user("Read the limits from the settings."),
         *shell("cat src/pool.py", "\n".join(SOURCE)),
@@ -178,7 +178,7 @@ def test_a_summary_shows_the_text_after_the_patch_and_quotes_no_line_that_it_rem
     assert "Begin Patch" not in text
 
 
-def test_lines_that_a_path_asks_for_belong_to_the_file():
+def test_a_line_range_in_a_path_is_not_part_of_the_file_name():
     shown = call("read", "\n".join(SOURCE[19:25]), path="src/pool.py:20-25")
     assert text_of(shown, "src/pool.py") == list(enumerate(SOURCE[19:25], 20))
     checked = call("read", f"20ab|{SOURCE[19]}\n21cd|{SOURCE[20]}", path="src/pool.py:20-21")
@@ -206,7 +206,7 @@ def test_clients_count_the_lines_of_a_file_from_0_or_from_1(tool, fields, before
     assert text_of(shown, "/repo/pool.py") == list(enumerate(SOURCE[19:25], 20))
 
 
-def test_a_blank_line_at_the_beginning_of_a_part_is_its_first():
+def test_a_leading_blank_line_of_a_part_is_its_first_line():
     shown = call("read_file", f"{GEMINI}\n{SHOWN}", file_path="/repo/pool.py", start_line=20)
     assert text_of(shown, "/repo/pool.py")[:2] == [(20, ""), (21, SOURCE[19])]
 
@@ -215,7 +215,7 @@ VIEW = "Here's the result of running `cat -n` on {path}:\n{text}"
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_an_indented_part_behind_a_line_of_the_tools_has_its_indent(end):
+def test_an_indented_part_below_a_header_line_keeps_its_indentation(end):
     """A blank was taken for the tool's, so the edit found nothing; nor did it in what a terminal, or
     a file of Windows, ends each line with."""
     rows = ["class Pool:", *(f"    size_{n} = {n}" for n in range(2, 9))]
@@ -239,7 +239,7 @@ def test_an_edit_in_an_unknown_form_makes_a_file_stale():
     assert read_files(read_steps([*shown, *edited]))["src/pool.py"].is_stale
 
 
-def test_a_file_that_another_agent_was_told_of_may_differ():
+def test_a_file_named_in_the_prompt_of_another_agent_is_stale():
     shown = [
         *call("read", "\n".join(SOURCE), path="src/pool.py"),
         *call("read", "\n".join(SOURCE), path="src/other.py"),
@@ -257,7 +257,7 @@ def test_a_file_that_another_agent_was_told_of_may_differ():
     "File unchanged since last read. The content from the earlier result is still current.",
     "<system-reminder-removed>",
 ])  # fmt: skip
-def test_what_stands_for_a_text_is_not_the_text(stub):
+def test_a_placeholder_for_omitted_text_is_not_the_text_of_a_file(stub):
     shown = call("read", "\n".join(SOURCE), path="src/pool.py")
     assert text_of([*shown, *call("read", stub, path="src/pool.py")], "src/pool.py") == list(
         enumerate(SOURCE, 1)
@@ -266,7 +266,7 @@ def test_what_stands_for_a_text_is_not_the_text(stub):
     assert stub not in drive(RuleSummary()(View.of(messages), 0, 3, 2_000)).text
 
 
-def test_a_page_is_no_file():
+def test_a_url_is_not_a_file():
     files = read_files(read_steps(call("read", "\n".join(SOURCE), path="agent://3-Review")))
     assert not files
 
@@ -303,7 +303,7 @@ def test_a_patch_changes_whole_lines_behind_its_anchor(before, lines, after):
 
 
 @pytest.mark.parametrize("lines", [["@@", "-nowhere", "+x"], ["@@", "+x"], ["@@ class C:", "+x"]])
-def test_a_patch_that_has_no_place_makes_a_file_stale(lines):
+def test_a_patch_whose_place_is_not_found_makes_a_file_stale(lines):
     files = read_files(read_steps([*shell("cat a.py", "\n".join(TWO)), *patch(*lines)]))
     assert [text for _, text in files["a.py"].lines] == TWO
     assert files["a.py"].is_stale
@@ -330,7 +330,7 @@ TEN = [f"line {n}" for n in range(1, 11)]
     (["sed -i 's/line 7/row 7/' a.py\nsed -i 's/row/[&]/g' a.py"], 6, ["[row] 7", "line 8"]),
     (["cat a.py && \\\n  sed -i -e \"8s|line|'\\$HOME/&'|\" a.py"], 7, ["'$HOME/line' 8", "line 9"]),
 ])  # fmt: skip
-def test_what_sed_edits_by_its_script_alone_is_known(commands, at, lines):
+def test_simple_sed_edits_are_applied_to_the_known_text(commands, at, lines):
     """mini-swe-agent edits so: the text before the edit stood there as the current one."""
     steps = [*shell("cat a.py", "\n".join(TEN)), *(m for c in commands for m in shell(c))]
     file = read_files(read_steps(steps))["a.py"]
@@ -343,7 +343,7 @@ def test_what_sed_edits_by_its_script_alone_is_known(commands, at, lines):
     "sed -i -E 's/(l)ine/x/' a.py", "sed -i '/line 3/d' a.py", "sed -i '1d;3d' a.py", "sed -i '3s/row/x/' a.py",
     "sed -i '1d' a.py; sed -i '/line 3/d' a.py",
 ])  # fmt: skip
-def test_what_sed_edits_in_another_way_may_differ(command):
+def test_other_sed_edits_make_a_file_stale(command):
     steps = [*shell("cat a.py", "\n".join(TEN)), *shell(command)]
     assert read_files(read_steps(steps))["a.py"].is_stale
 
@@ -352,13 +352,13 @@ def test_what_sed_edits_in_another_way_may_differ(command):
     call("edit", "Done.", path="a.py", oldText="a", newText="b" * 20_000), shell(f"sed -i 's/a/{'b' * 19_000}/' a.py"),
     shell(f"sed -i '1s/a/{'b' * 19_000}/' a.py"), shell(f"sed -i 's/{'a' * 9_000}/{'&' * 9_000}/' a.py"),
 ])  # fmt: skip
-def test_an_edit_does_not_multiply_a_text(edit):
+def test_an_edit_that_would_multiply_a_text_does_not_grow_it(edit):
     """400 MB of 20 kB, twice over."""
     steps = [*call("write", "Done.", path="a.py", content="a" * 20_000), *edit]
     assert len(read_files(read_steps(steps))["a.py"].text) <= 20_000
 
 
-def test_a_row_that_a_client_cut_and_its_marks_are_no_text_of_a_file():
+def test_truncated_lines_and_truncation_marks_are_not_text_of_a_file():
     head = "<returncode>0</returncode>\n<warning>\nToo long.\n</warning><output_head>\nx = 1\ny = compu"
     cut = f"{head}\n</output_head>\n<elided_chars>\n99 characters elided\n</elided_chars>\n<output_tail>\nte(z)\nlast = fit_last_one(9)\n</output_tail>"
     steps = list(read_steps(shell("cat a.py", cut)))
@@ -377,7 +377,7 @@ def test_a_row_that_a_client_cut_and_its_marks_are_no_text_of_a_file():
     ("cat ids.tsv", "1\tx\n9999999\ty", []),
     (f"tail -n +{'9' * 5_000} a.py", "x = 1", []),
 ])  # fmt: skip
-def test_what_a_command_prints_is_taken_for_no_more_than_it_is(command, text, lines):
+def test_only_lines_that_certainly_come_from_the_file_are_known(command, text, lines):
     files = read_files(read_steps(shell(command, text)))
     assert next(iter(files.values())).lines == lines if files else not lines
 
@@ -400,7 +400,7 @@ def test_an_edit_that_is_made_again_and_again_does_not_grow_without_end():
     assert not text_of(messages, "/a.py")
 
 
-def test_a_list_of_tasks_is_no_other_agent():
+def test_a_task_list_call_is_not_another_agent():
     messages = [
         *call("read", "\n".join(SOURCE), path="src/pool.py"),
         *call("TaskUpdate", "Updated.", subject="Look at src/pool.py"),
@@ -416,14 +416,14 @@ def test_the_files_of_a_deleted_folder_have_no_text():
     assert again["src/pool.py"].lines == [(1, "x = 1")]
 
 
-def test_an_edit_of_what_is_known_in_part_makes_a_file_stale():
+def test_an_edit_that_is_only_partly_in_the_known_text_makes_a_file_stale():
     shown = shell("head -n 4 src/pool.py", "\n".join(SOURCE[:4]))
     for old, is_stale in ((f"{SOURCE[3]}\n{SOURCE[4]}", True), (SOURCE[8], False)):
         edited = call("edit", "Done.", path="src/pool.py", oldText=old, newText="x = 1")
         assert read_files(read_steps([*shown, *edited]))["src/pool.py"].is_stale == is_stale
 
 
-def test_what_stands_behind_a_patch_is_none_of_it():
+def test_text_after_a_patch_in_a_command_is_not_part_of_it():
     patched = f"apply_patch <<'EOF'\n{PATCH}\nEOF\ncat > n.diff <<'X'\n+other = 2\nX"
     assert "other = 2" not in [text for _, text in text_of(shell(patched), "src/new.py")]
     last = PATCH.replace("*** Delete File: src/gone.py\n", "")
@@ -431,7 +431,7 @@ def test_what_stands_behind_a_patch_is_none_of_it():
     assert "other = 2" not in [text for _, text in text_of(shell(patched), "src/new.py")]
 
 
-def test_a_result_that_stands_for_another_is_not_quoted():
+def test_a_result_that_only_refers_to_an_earlier_one_is_not_quoted():
     stub = "File unchanged since last read: load_rows and load_cols stand above."
     messages = [user("Go."), *call("read", stub, path="src/pool.py")]
     assert "load_cols" not in drive(RuleSummary()(View.of(messages), 0, 3, 2_000)).text
@@ -440,7 +440,7 @@ def test_a_result_that_stands_for_another_is_not_quoted():
 @pytest.mark.parametrize(("path", "is_task"), [
     ("specs/1/tasks.md", True), (".specify/templates/tasks-template.md", False), ("src/tasks.py", False),
 ])  # fmt: skip
-def test_a_template_is_no_task(path, is_task):
+def test_a_task_template_or_a_source_file_is_not_the_task(path, is_task):
     read = call("read", "- [ ] T001 Create load_rows in the pool", path=path)
     assert [block.kind == "task" for block in read_work(read_steps(read)).blocks] == [is_task]
 
@@ -458,13 +458,13 @@ def read_at(first, rows):
     return shell(f"sed -n '{first},{first + len(rows) - 1}p' src/pool.py", "\n".join(rows))
 
 
-def test_a_read_that_contradicts_what_is_known_leaves_nothing_older():
+def test_a_read_that_contradicts_the_known_text_replaces_all_of_it():
     """A script took five lines out of the file, as nobody saw: the lines behind were not there."""
     messages = [*read_at(1, SOURCE), *shell("python fix_lines.py"), *read_at(10, SOURCE[14:19])]
     assert text_of(messages, "src/pool.py") == [*enumerate(map(str.rstrip, SOURCE[14:19]), 10)]
 
 
-def test_lines_behind_a_read_are_numbered_anew_if_lines_in_it_moved():
+def test_lines_after_a_read_are_renumbered_if_lines_in_it_moved():
     messages = [
         *read_at(1, SOURCE),
         *shell("python fix_lines.py"),
@@ -474,12 +474,12 @@ def test_lines_behind_a_read_are_numbered_anew_if_lines_in_it_moved():
     assert text_of(messages, "src/pool.py") == [*enumerate(map(str.rstrip, rest), 1)]
 
 
-def test_a_read_of_other_lines_leaves_what_is_known():
+def test_a_read_of_other_lines_keeps_the_known_ones():
     messages = [*read_at(1, SOURCE[:9]), *read_at(20, SOURCE[19:29]), *read_at(10, SOURCE[9:19])]
     assert text_of(messages, "src/pool.py") == [*enumerate(map(str.rstrip, SOURCE[:29]), 1)]
 
 
-def test_a_part_that_is_read_again_says_nothing_of_the_rest():
+def test_rereading_a_part_does_not_change_whether_the_rest_is_stale():
     whole = shell("cat src/pool.py", "\n".join(SOURCE))
     part = shell("sed -n '1,3p' src/pool.py", "\n".join(SOURCE[:3]))
     changed = shell("sed -i s/30$/31/ src/pool.py")
@@ -492,7 +492,7 @@ def test_a_part_that_is_read_again_says_nothing_of_the_rest():
         assert read_files(read_steps(messages))["src/pool.py"].is_stale == is_stale
 
 
-def test_an_edit_that_begins_within_a_line_that_is_not_known_is_not_passed_over():
+def test_an_edit_that_begins_in_an_unknown_line_makes_a_file_stale():
     read = shell("sed -n '4,7p' src/pool.py", "\n".join(SOURCE[3:7]))
     old = "compute_limit(3)\n    limit_4 = "
     edit = call("edit", "Done.", path="src/pool.py", old_string=old, new_string="4 + ")
@@ -501,7 +501,7 @@ def test_an_edit_that_begins_within_a_line_that_is_not_known_is_not_passed_over(
     assert not read_files(read_steps([*read, *unrelated]))["src/pool.py"].is_stale
 
 
-def test_of_parts_that_matter_as_much_the_smaller_ones_are_shown():
+def test_smaller_parts_are_shown_first_if_parts_matter_equally():
     parts = [
         f"def read_{name}(path):\n" + "".join(f"    {name}_{n} = load({n})\n" for n in range(size))
         for name, size in (("users", 18), ("orders", 5), ("invoices", 5))
@@ -514,7 +514,7 @@ def test_of_parts_that_matter_as_much_the_smaller_ones_are_shown():
     assert "def read_users" not in text
 
 
-def test_a_part_that_shares_its_words_with_the_newest_messages_is_shown_before_a_fresh_edit():
+def test_a_part_that_the_newest_messages_mention_is_shown_before_a_fresh_edit():
     """Not much of what was just changed is changed again."""
     edited = "def close_pool(path):\n" + "".join(f"    pool_{n} = shut({n})\n" for n in range(6))
     wanted = "def drain_queue(queue):\n" + "    queue.drain(queue)\n" * 6
@@ -534,14 +534,14 @@ def test_a_part_that_shares_its_words_with_the_newest_messages_is_shown_before_a
     {"oldString": SOURCE[3], "newString": "x"}, {"edit": {"old": SOURCE[3], "new": "x"}},
     {"edits": [{"old": SOURCE[3], "new": "x"}]},
 ])  # fmt: skip
-def test_an_edit_is_applied_however_a_client_calls_its_texts(change):
+def test_an_edit_is_applied_whatever_the_client_names_its_arguments(change):
     shown = call("read", "\n".join(f"{n}: {text}" for n, text in enumerate(SOURCE, 1)), path="a.py")
     file = read_files(read_steps([*shown, *call("edit", "Done.", path="a.py", **change)]))["a.py"]
     assert [text for _, text in file.lines] == [*SOURCE[:3], "x", *SOURCE[4:]] and not file.is_stale
 
 
 @pytest.mark.parametrize("where", [{"start": 2, "end": 3}, {"mode": "append"}])
-def test_a_text_that_goes_to_one_place_is_not_all_of_the_file(where):
+def test_content_for_a_line_range_or_an_append_does_not_replace_the_file(where):
     shown = call("read", "1\tfirst\n2\tsecond", path="a.py")
     edited = call("edit_file", "Done.", path="a.py", content="third", **where)
     file = read_files(read_steps([*shown, *edited]))["a.py"]
@@ -549,13 +549,13 @@ def test_a_text_that_goes_to_one_place_is_not_all_of_the_file(where):
 
 
 @pytest.mark.parametrize("mark", [": ", "| "])
-def test_the_blank_behind_a_number_is_the_tools(mark):
+def test_the_separator_after_a_line_number_is_not_part_of_the_line(mark):
     rows = ["def f():", "    return 1", "", "## End"]
     shown = call("read", "\n".join(f"{n}{mark}{text}" for n, text in enumerate(rows, 7)), path="a")
     assert text_of(shown, "a") == list(enumerate(rows, 7))
 
 
-def test_what_an_edit_replaces_is_not_shown_even_if_it_has_no_place_in_the_known_lines():
+def test_replaced_lines_are_dropped_even_if_the_edit_does_not_match_the_known_text():
     shown = call("read", "1\tlimit_a = 1\n2\tlimit_b = 2\n3\tlimit_c = 3", path="a.py")
     changed = call("bash", command="sed -i s/^limit_c/limit_d/ a.py")
     old, new = "limit_b = 2\nlimit_d = 3", "limit_b = 2\nlimit_d = 4"
@@ -575,7 +575,7 @@ def test_what_an_edit_replaces_is_not_shown_even_if_it_has_no_place_in_the_known
         "Could not find the text to replace.",
     ],
 )
-def test_an_edit_that_found_no_place_changed_nothing(answer):
+def test_an_edit_whose_text_was_not_found_changes_nothing(answer):
     """Its lines were forgotten: the next edit found no place in what was left of the file."""
     change = {"file_path": "a.py", "old_string": "# ...\ny = 2\nz", "new_string": "w = 3"}
     messages = [*call("Read", "x = 1\ny = 2", file_path="a.py"), *call("Edit", answer, **change)]
@@ -597,12 +597,12 @@ def test_the_known_text_of_many_files_takes_hardly_more_memory_than_the_text():
     assert taken < 2 * len(rows) * len(files)
 
 
-def test_a_read_may_ask_for_any_line():
+def test_a_read_with_a_huge_offset_does_not_fail():
     (line,) = text_of(call("read", "x = 1", path="a.py", offset=10**30), "a.py")
     assert line[1] == "x = 1"
 
 
-def test_behind_what_a_tool_clips_its_numbers_are_not_those_of_the_file():
+def test_line_numbers_after_a_truncation_notice_are_not_trusted():
     """OpenHands counts on from the notice: line 1431 stood as line 372."""
     notice = "<response clipped><NOTE>Due to the max output limit, only part is shown.</NOTE>"
     rows = [*SOURCE[:5], f"    limit_5{notice}limit_90 = 1", *SOURCE[20:25]]
@@ -615,13 +615,13 @@ def test_behind_what_a_tool_clips_its_numbers_are_not_those_of_the_file():
     assert not any("response clipped" in line.text for line in lines)
 
 
-def test_what_a_tool_says_behind_a_part_of_a_file_is_no_text_of_it():
+def test_the_tools_note_after_a_part_of_a_file_is_not_its_text():
     part = "\n".join(SOURCE[:3]) + "\n\n[37 more lines in file. Use offset=4 to continue.]"
     [file] = read_files(read_steps([user("Go."), *call("read", part, path="/a/b.py")])).values()
     assert [text for _, text in file.lines] == SOURCE[:3]
 
 
-def test_what_a_client_masks_is_no_text_of_a_file():
+def test_output_masked_by_a_client_is_not_text_of_a_file():
     """Gemini CLI puts a piece of it, as JSON, and where the rest is, in its place."""
     rows = json.dumps("\n".join(SOURCE[:3]))
     masked = f'<tool_output_masked>\n{{"output": {rows}\n... [TRUNCATED] ...\n</tool_output_masked>'
@@ -630,7 +630,7 @@ def test_what_a_client_masks_is_no_text_of_a_file():
     assert not file.lines and not read_work(read_steps(messages)).blocks[1:]
 
 
-def test_numbers_with_a_dot_before_the_lines_of_a_file_are_no_text_of_it():
+def test_line_numbers_with_a_dot_are_not_part_of_the_text():
     """As the `view` of Copilot CLI writes them; a list without empty items may be one."""
     shown = call("view", "7. # The pool\n8. \n9. It has 1. a wall", path="/w/a.md")
     assert text_of([user("Go."), *shown], "/w/a.md") == [
@@ -643,7 +643,7 @@ def test_numbers_with_a_dot_before_the_lines_of_a_file_are_no_text_of_it():
     assert [text for _, text in text_of([user("Go."), *shown], "/w/b.md")] == listed.split("\n")
 
 
-def test_a_number_with_letters_that_check_its_line_is_no_part_of_the_text():
+def test_line_numbers_with_a_checksum_are_not_part_of_the_text():
     """Lines stood twice, once with the marks of a fork of pi."""
     rows = [
         f"{n}{'lw' if n % 2 else 'ot'}|  .board-head-{n} {{ margin: {n}rem; }}"
@@ -656,7 +656,7 @@ def test_a_number_with_letters_that_check_its_line_is_no_part_of_the_text():
     assert summary.count(".board-head-107 {") == 1
 
 
-def test_a_call_that_writes_several_files_gives_none_the_text_of_another():
+def test_a_call_that_writes_several_files_does_not_mix_their_texts():
     rows = [{"path": "a.py", "content": "a = 1"}, {"path": "b.py", "content": "b = 2"}]
     files = read_files(read_steps(call("write_files", "Done.", files=rows)))
     assert "b = 2" not in files["a.py"].text
@@ -678,7 +678,7 @@ def test_known_lines_are_not_doubled_by_a_read_that_finds_them_further_down():
     assert [*texts] == [row.rstrip() for row in SOURCE[3:]] and [*numbers] == [*range(1, 38)]
 
 
-def test_a_command_that_changes_a_folder_changes_its_files_though_the_folder_was_listed_too():
+def test_a_formatter_makes_files_of_a_folder_stale_even_if_the_folder_was_listed():
     listed = call("read", "<type>directory</type>\npool.py", filePath="/repo/src")
     shown = call("read", "\n".join(SOURCE), filePath="/repo/src/pool.py")
     formatted = call("bash", "", command="cargo fmt", workdir="/repo/src")
@@ -686,7 +686,7 @@ def test_a_command_that_changes_a_folder_changes_its_files_though_the_folder_was
     assert "/repo/src" not in states_of(collect([*listed, *shown]))
 
 
-def test_a_read_that_failed_by_its_exit_code_alone_knows_no_file():
+def test_a_read_that_failed_only_by_its_exit_code_adds_no_file():
     """Codex says of no result that it is an error."""
     missing = "Exit code: 1\nWall time: 0.3 seconds\nOutput:\ncat: src/gone.py: ?"
     steps = read_steps(call("shell_command", missing, command="cat src/gone.py"))

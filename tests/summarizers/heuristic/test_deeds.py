@@ -67,11 +67,11 @@ def run(*commands):
     ("$r = Invoke-RestMethod -Uri http://flags -Method Post -Body '{}'", "$r = Invoke-RestMethod -Uri http://flags -Method Post -Body '{}'"),
     ("pytest -x && npm publish", "npm publish"),
 ])  # fmt: skip
-def test_a_deed_is_what_changes_more_than_files(command, deeds):
+def test_a_command_that_changes_more_than_files_is_an_action(command, deeds):
     assert find_actions(command).text == deeds
 
 
-def test_deeds_stand_before_looks_and_what_prepares_them():
+def test_actions_are_listed_before_commands_that_only_look_or_prepare():
     looks = [("mkdir -p out", ""), ("python3 -c 'print(1 + 1)'", "2"), ("curl -s http://a", "page")]
     state = run(("curl -X DELETE http://flags/api/7", '{"deleted": 7}'), *looks * 10)
     assert {call: action.rank for call, action in state.actions.done.items()} == {
@@ -89,12 +89,12 @@ def test_deeds_stand_before_looks_and_what_prepares_them():
     assert "- helm upgrade web . -> Release web upgraded" in text
 
 
-def test_what_follows_a_deed_is_not_what_came_of_it():
+def test_output_of_a_later_command_is_not_the_outcome_of_an_action():
     state = run(("systemctl restart web && sleep 1 && curl -s http://web", "<h1>Hello</h1>"))
     assert state.actions.done["systemctl restart web"].outcome == "ok"
 
 
-def test_the_exit_code_of_what_follows_a_deed_says_nothing_of_it():
+def test_the_exit_code_after_a_semicolon_is_not_that_of_the_action_before():
     """A restore whose log said that it had failed stood there as `ok`, the code of a search."""
     command = "dotnet restore app.sln > restore.log; rg -n error restore.log"
     (action,) = run((command, "12: error NU1301")).actions.done.values()
@@ -103,12 +103,12 @@ def test_the_exit_code_of_what_follows_a_deed_says_nothing_of_it():
     assert action.outcome == "ok"
 
 
-def test_a_result_of_nobody_knows_what_is_no_deed():
+def test_command_output_without_a_command_is_not_an_action():
     talk = [user("Go."), user("<local-command-stdout>No servers</local-command-stdout>")]
     assert not collect(talk).actions.done
 
 
-def test_git_restores_what_stands_behind_its_source():
+def test_git_restore_reads_its_paths_after_the_source_option():
     assert list(file_effects("git restore --source HEAD -- a.py")) == [("a.py", "restored")]
     assert list(file_effects("git restore -s v1 a.py")) == [("a.py", "changed")]
 
@@ -121,7 +121,7 @@ def test_git_restores_what_stands_behind_its_source():
     ("cp -r a.d/x.py /mnt/c/y.py", "cp: cannot create regular file '/mnt/c/y.py': No such file or directory", {}),
     ("Get-Content a.md; Get-Content b.md", "Get-Content : Cannot find path 'C:\\w\\a.md' because it does not exist.\nx", {"b.md": "read"}),
 ])  # fmt: skip
-def test_a_file_that_a_command_did_not_find_is_not_read(command, printed, files):
+def test_a_file_that_a_command_did_not_find_is_not_listed_as_read(command, printed, files):
     assert states_of(run((command, printed))) == files
 
 
@@ -134,11 +134,11 @@ def test_a_file_that_a_command_did_not_find_is_not_read(command, printed, files)
     ("$p='src\\a.lua'; $c=Get-Content -LiteralPath $p -Encoding UTF8", {"src/a.lua": "read"}),
     ('F=src/a.py; cat $F && rm "$F.bak"', {"src/a.py": "read", "src/a.py.bak": "deleted"}),
 ])  # fmt: skip
-def test_all_parts_of_what_a_shell_is_given_are_read(command, files):
+def test_every_command_passed_to_a_shell_is_parsed(command, files):
     assert states_of(collect(call("shell", {"command": command}))) == files
 
 
-def test_a_variable_with_two_texts_stands_for_neither():
+def test_a_shell_variable_that_is_assigned_twice_is_not_expanded():
     assert states_of(run(("F=a.py; cat $F; F=b.py; cat $F", "x"))) == {}
 
 
@@ -153,14 +153,14 @@ PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x = 'a'\n+x = \"b\"\n*
     ('await Promise.all([tools.exec_command({cmd:"cat a.md"}), tools.exec_command({cmd:"cat b.md"})]);', {"a.md": "read", "b.md": "read"}, []),
     ('await tools.mcp__mail__send_message({to: "ann"});', {}, ["mcp__mail__send_message"]),
 ])  # fmt: skip
-def test_a_script_that_calls_tools_does_what_they_do(script, files, deeds):
+def test_tool_calls_inside_a_script_count_as_its_effects(script, files, deeds):
     answer = "Script completed\nWall time 0.2 seconds\nOutput:\n\nx"
     state = collect(call("exec", script, answer))
     assert states_of(state) == files
     assert list(state.actions.done) == deeds
 
 
-def test_a_script_that_fails_has_failed_and_one_that_runs_is_waited_for():
+def test_a_failed_script_changes_no_file_and_a_running_one_is_waited_for():
     failed = call(
         "exec",
         "await tools.apply_patch(" + json.dumps(PATCH) + ")",
@@ -185,7 +185,7 @@ def test_a_script_that_fails_has_failed_and_one_that_runs_is_waited_for():
     'download a \\\n  --test yes \\\n  -o "/tmp/cookie_test"', "$f='C:\\a\\specs\\001\\spec.md'; Get-Content $f", "$short='fix-spec'", "Join-Path 'C:\\a\\fix-spec' 'b'",
     "rustc --version", "cargo build --help", "tsc -V", ".specify/scripts/check-prerequisites.sh --json", "python3 check_doc.py",
 ])  # fmt: skip
-def test_what_says_something_of_a_program_or_a_page_is_no_check(command):
+def test_commands_that_only_resemble_a_check_are_not_checks(command):
     assert find_checks(command).text == ""
 
 
@@ -193,23 +193,23 @@ def test_what_says_something_of_a_program_or_a_page_is_no_check(command):
     "command",
     ["pytest -v", "go test ./... -v", "./check.sh", "npm run check-types", "node verify_login.js"],
 )
-def test_commands_that_check_are_checks(command):
+def test_commands_that_run_tests_or_checks_are_recognised(command):
     assert find_checks(command).text == command
 
 
-def test_a_list_of_texts_and_a_table_do_nothing():
+def test_powershell_lists_and_tables_are_not_actions():
     for command in ("$ids = 'T011','T012'; $ids", "[PSCustomObject]@{ Git=[bool]$git }"):
         assert find_actions(command).rank == 0
 
 
-def test_a_check_in_a_substitution_is_whole():
+def test_a_check_in_a_subshell_or_substitution_is_found_whole():
     assert find_checks("cd a && (make test)").text == "make test"
     assert (
         find_checks("t=$(make test >/dev/null && echo 1 || echo 0)").text == "make test >/dev/null"
     )
 
 
-def test_a_patch_that_a_call_has_as_a_word_is_no_text_of_a_shell():
+def test_a_patch_passed_as_an_argument_is_not_parsed_as_shell_text():
     """Its lines were files that the shell creates (`> 10k`), and checks."""
     patch = "*** Begin Patch\n*** Add File: plan.md\n+it's > 10k rows\n+make lint\n+$a='b'\n*** End Patch"
     patched = call("shell", {"command": ["apply_patch", patch]}, "Success.")
@@ -220,19 +220,19 @@ def test_a_patch_that_a_call_has_as_a_word_is_no_text_of_a_shell():
     assert states_of(collect(listed)) == {}
 
 
-def test_a_file_of_a_repository_elsewhere_is_none_of_ours():
+def test_a_file_read_from_another_repository_is_not_listed():
     state = collect(call("hub_read_file", {"repo_name": "cli/cli", "file_path": "flow.go"}, "x"))
     assert states_of(state) == {}
 
 
-def test_what_is_printed_and_what_is_photographed_is_no_deed():
+def test_printing_text_and_taking_a_snapshot_are_not_actions():
     command = "'DS'; $f = Get-Item a.log; if ($f) { 'FOUND' } else { 'NONE' }"
     assert find_actions(command).text == ""
     assert find_actions('"/opt/app/run" --serve').rank == 2
     assert not collect(call("browser", {"action": "snapshot"}, "a page")).actions.done
 
 
-def test_what_a_command_in_the_background_comes_to_is_its_own():
+def test_a_background_command_gets_its_outcome_from_later_polls():
     started = call("bash", {"command": "npm ci"}, "Command running in background with ID: 16772f")
     waited = call(
         "BashOutput", {"bash_id": "16772f"}, "<status>running</status>\n<stdout></stdout>"
@@ -264,7 +264,7 @@ def test_what_a_command_in_the_background_comes_to_is_its_own():
     assert collect(polled).actions.done["npm ci"].outcome == "running"
 
 
-def test_a_command_that_failed_in_the_end_does_not_run_any_more():
+def test_a_background_command_that_fails_is_no_longer_running():
     """`-> running` stood there three times though nothing ran."""
     started = call(
         "exec_command", {"cmd": "./walk"}, "Process running with session ID 7\nOutput:\n"
@@ -280,7 +280,7 @@ def test_a_command_that_failed_in_the_end_does_not_run_any_more():
     assert state.actions.failed["./walk"].outcome == "exit 254: Error: no socket"
 
 
-def test_a_file_with_slashes_of_two_kinds_is_one():
+def test_forward_and_backward_slashes_name_the_same_file():
     state = collect(
         [
             *call("write", {"file_path": "C:\\w\\a.sol", "content": "x"}),
@@ -290,7 +290,7 @@ def test_a_file_with_slashes_of_two_kinds_is_one():
     assert states_of(state) == {"C:\\w\\a.sol": "created"}
 
 
-def test_a_file_that_is_only_read_is_one_by_its_absolute_and_its_relative_path():
+def test_absolute_and_relative_paths_of_a_file_that_is_read_are_one_file():
     state = collect(
         [
             *call("read", {"file_path": "/w/src/a.py"}, "x"),
@@ -300,12 +300,12 @@ def test_a_file_that_is_only_read_is_one_by_its_absolute_and_its_relative_path()
     assert states_of(state) == {"/w/src/a.py": "read"}
 
 
-def test_a_line_that_announces_what_follows_is_not_what_came_of_a_call():
+def test_a_line_that_introduces_the_next_is_not_the_outcome_of_a_call():
     state = collect(call("Task", {"description": "Move"}, "---\nHere is what I did:\nMoved a.kt"))
     assert [action.outcome for action in state.actions.done.values()] == ["Moved a.kt"]
 
 
-def test_a_drive_is_one_however_a_shell_names_it():
+def test_a_windows_drive_and_its_posix_form_name_the_same_file():
     state = collect(
         [
             *call("write", {"file_path": "C:/w/a.sol", "content": "x"}),
@@ -316,13 +316,13 @@ def test_a_drive_is_one_however_a_shell_names_it():
     assert states_of(run(("touch /c/w/a.sol", ""))) == {"/c/w/a.sol": "created"}
 
 
-def test_a_check_whose_figures_count_failures_is_not_ok():
+def test_a_check_that_reports_failed_tests_is_not_ok():
     output = "  1 passing (3s)\n  2 failing\n" + "    at Context.<anonymous> (test/a.js:7:9)\n" * 40
     state = run(("npx hardhat test 2>&1 | head -60", output))
     assert state.checks == {"npx hardhat test": "failed: 2 failing"}
 
 
-def test_what_a_tool_answers_with_an_error_has_failed():
+def test_a_json_result_with_an_error_marks_its_call_as_failed():
     state = collect(
         [
             *call("message", {"action": "send", "to": "ann"}, '{"id": 7}'),
@@ -339,19 +339,19 @@ def test_what_a_tool_answers_with_an_error_has_failed():
     assert not collect(listed).actions.failed
 
 
-def test_an_answer_that_names_no_error_is_of_a_deed_that_was_done():
+def test_a_result_whose_error_field_is_null_marks_its_call_as_done():
     state = collect(call("mail", {"step": "SENDING"}, '{"error": null, "log_id": "a7"}'))
     assert [action.rank for action in state.actions.done.values()] == [2]
 
 
-def test_a_script_that_is_piped_into_its_interpreter_changes_the_file_that_it_names():
+def test_a_script_piped_into_its_interpreter_changes_the_file_it_writes():
     script = "DB = '/w/users.json'\nwith open(DB) as f:\n    db = f.read()\nwith open(DB, 'w') as f:\n    f.write(db)"
     state = run((f"mkdir -p out && cat << 'PY' | python3\n{script}\nPY", "ok"))
     assert states_of(state) == {"/w/users.json": "modified"}
     assert not state.actions.done
 
 
-def test_a_script_that_ran_is_tested_and_nothing_else_is():
+def test_running_a_script_marks_only_that_script_as_tested():
     """It was called not tested beside what it had printed."""
     written = [
         message
@@ -371,9 +371,7 @@ def test_a_script_that_ran_is_tested_and_nothing_else_is():
     ("npm test && git push", "2 failing", {}),
     ("npm test && git push", "2 passing\n! [rejected]", {"git push": "exit 1: ! [rejected]"}),
 ])  # fmt: skip
-def test_the_exit_code_of_a_check_is_not_that_of_what_stands_before_or_behind_it(
-    command, result, deeds
-):
+def test_the_exit_code_of_a_check_is_not_that_of_the_commands_around_it(command, result, deeds):
     """`npm install` and `git push` stood as failed; the first had worked, the second not run."""
     state = run((command, f"{result}\n\nCommand exited with code 1"))
     assert {call: act.outcome for call, act in state.actions.done.items()} == deeds
@@ -382,7 +380,7 @@ def test_the_exit_code_of_a_check_is_not_that_of_what_stands_before_or_behind_it
 CRASH = 'Traceback (most recent call last):\n  File "run.py", line 2, in <module>\nKeyError: "a"'
 
 
-def test_a_run_that_fails_since_is_not_done():
+def test_a_command_that_fails_later_is_listed_as_failed_and_not_as_done():
     """It stood under Done, and the failure was taken back by the next one: the tool gives no code."""
     runs = [("python run.py", "dtype: object"), *[("python run.py", f"dtype: object\n{CRASH}")] * 2]
     actions = run(*runs).actions

@@ -152,7 +152,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("case", RULES)
-def test_a_rule_stands_behind_the_lines_that_introduce_it(case):
+def test_a_rule_is_quoted_with_the_lines_that_introduce_it(case):
     text, rules = RULES[case]
     assert list(find_constraints(text)) == rules
     assert list(collect([user(text), assistant("Noted.")]).constraints) == rules
@@ -165,7 +165,7 @@ def test_a_rule_stands_behind_the_lines_that_introduce_it(case):
     ("| Do | Don't |\n|---|---|", "| read `table_{0}` | write to `table_{0}` |"),
 ])  # fmt: skip
 @pytest.mark.parametrize("room", [60, 90, 140])
-def test_a_request_that_is_cut_ends_behind_the_head_of_its_list(head, item, room):
+def test_the_end_of_a_cut_request_keeps_the_heading_of_its_list(head, item, room):
     items = [item.format(number) for number in range(60)]
     asked = "\n".join(["Import the orders of last year. " * 20, "", head, *items])
     text = render_state(State({asked: Request()}), room * 3)
@@ -222,13 +222,13 @@ ROWS = st.one_of(
 @given(st.lists(ROWS.map(str.strip), unique=True))
 @example(["禁止：:", "禁止： :"])
 @example(["No:  x", "No: x", "No: - y"])
-def test_rules_that_one_line_introduces_stand_under_it_and_are_read_back(rules):
+def test_rules_are_grouped_under_their_introduction_and_read_back(rules):
     """Before: the words that introduce a list stood before each of its items."""
     text = render_state(State(constraints=dict.fromkeys(rules)), 9_000)
     assert list(read_earlier_summaries([text]).state.constraints) == rules
 
 
-def test_the_words_that_introduce_a_list_of_rules_stand_once():
+def test_the_introduction_of_a_list_of_rules_is_written_once():
     rules = [
         "Ask first.",
         "Never: push",
@@ -255,7 +255,7 @@ def test_the_words_that_introduce_a_list_of_rules_stand_once():
     ]),
     (GUIDE_ZH, ["禁止：在测试里写入 `orders_archive`", "禁止：没有备份就调用 `drop_partition`"]),
 ])  # fmt: skip
-def test_documents_are_quoted_with_the_heads_of_their_lists(guide, led, kind):
+def test_lines_of_documents_are_quoted_with_the_headings_of_their_lists(guide, led, kind):
     numbered = "\n".join(f"{n:>6}\t{line}" for n, line in enumerate(guide.split("\n"), 1))
     for text in (guide, numbered):
         lines = list(Block(0, kind, "the guide", text).iter_lines())
@@ -264,7 +264,7 @@ def test_documents_are_quoted_with_the_heads_of_their_lists(guide, led, kind):
 
 @pytest.mark.parametrize(("guide", "lead"), [(GUIDE, "Do not: "), (GUIDE_ZH, "禁止：")])
 @pytest.mark.parametrize("is_given", [True, False])
-def test_a_summary_quotes_a_document_with_the_heads_of_its_lists(guide, lead, is_given):
+def test_a_summary_quotes_document_items_with_the_headings_of_their_lists(guide, lead, is_given):
     call = Message("assistant", (ToolCall("c1", "get_issue", '{"number": 7}'),))
     shown = [call, Message("tool", (ToolResult("c1", (Text(guide),)),))]
     start = [user(guide)] if is_given else [user("Look at issue 7."), *shown]
@@ -275,14 +275,14 @@ def test_a_summary_quotes_a_document_with_the_heads_of_its_lists(guide, lead, is
     assert before and all(words == lead.strip() for words in before if words or rules not in text)
 
 
-def test_the_title_of_a_document_turns_its_lines_only_if_it_denies():
+def test_a_document_title_is_repeated_before_lines_only_if_it_negates():
     """`Prefer a to b` stood before each line of a plan of that name."""
     plan = "# Prefer `br co` to `--plan`\n\n## Do NOT touch\n\n- the pool\n\n## Parts\n\n- the door"
     assert find_leads(plan.split("\n")) == {4: "Do NOT touch: "}
     assert find_leads(["# Do NOT touch", "", "- the pool"]) == {2: "Do NOT touch: "}
 
 
-def test_items_of_what_the_model_says_are_quoted_with_the_head_that_turns_them():
+def test_items_of_an_answer_are_quoted_with_the_heading_that_negates_them():
     """What an agent cannot do read as what it does."""
     text = "What I can NOT do:\n- change my own `core_rules`\n- send `mail_drafts` alone"
     _, *items = Block(0, "said", "", text).iter_lines()
@@ -292,7 +292,7 @@ def test_items_of_what_the_model_says_are_quoted_with_the_head_that_turns_them()
     ]
 
 
-def test_code_in_a_document_heads_nothing():
+def test_a_comment_in_code_is_not_a_heading_of_a_document():
     text = "Set it up:\n```\n# Never run this in production:\nmake seed for all\n```\n- tables have names"
     lines = list(Block(0, "docs", "setup.md", text).iter_lines())
     assert not any(line.lead for line in lines)
@@ -317,26 +317,26 @@ def test_code_in_a_document_heads_nothing():
         ],
     ),
 ])  # fmt: skip
-def test_the_clauses_of_a_chat_are_quoted_with_the_heads_of_their_lists(text, lines):
+def test_clauses_of_a_chat_are_quoted_with_the_headings_of_their_lists(text, lines):
     block = Block(0, "asked", "", text, is_in_clauses=True)
     assert [line.words for line in block.iter_lines()] == lines
 
 
-def test_in_work_a_sentence_is_quoted_whole():
+def test_a_sentence_is_quoted_whole_outside_chats():
     """Chinese answers stood as halves of sentences, `若没有 activeChatId，`."""
     block = Block(0, "said", "", "若没有 `chat_id`，会直接跳过发送。防抖 3 秒，去重 1 分钟。")
     lines = ["若没有 `chat_id`，会直接跳过发送。", "防抖 3 秒，去重 1 分钟。"]
     assert [line.words for line in block.iter_lines()] == lines
 
 
-def test_a_persons_clause_is_not_parted_from_the_words_that_turn_it():
+def test_a_users_clause_is_not_split_from_the_words_that_negate_it():
     talk = [user("你好，你知道些什么？"), assistant("很多。请问吧。")] * 20
     talk[20:22] = [user("给王教授的晚宴千万不要准备花生，或者芝麻酱。"), assistant("好的。")]
     text = summarize(talk, 600)
     assert "不要准备花生，或者芝麻酱" in text
 
 
-def test_what_turns_a_clause_of_a_chat_is_not_said_again_right_behind_it():
+def test_the_heading_of_a_chat_clause_is_not_repeated_right_after_it():
     """A heading stood three times before the first item of the list under it."""
     head = "No cambia nada en la muestra de Hatemedia"
     reasons = f"## {head}\n\nLa diferencia puede deberse al CSV:\n\n1. El CSV es una adaptación."
@@ -346,7 +346,7 @@ def test_what_turns_a_clause_of_a_chat_is_not_said_again_right_behind_it():
     assert f"{head} La diferencia puede deberse al CSV: El CSV es una adaptación." in text
 
 
-def test_what_is_said_in_a_chat_stands_below_the_heading_that_names_it():
+def test_items_of_a_chat_answer_are_quoted_with_the_heading_above_them():
     """Of a plan for a journey stood `Drive: about 5.5 hours`, without the day and the place."""
     text = "Here it is:\n\n## 5. Punakaiki to **Kaikoura**\n\n- Drive: 5.5 hours.\n- Dinner: 19:45."
     lines = [*Block(0, "said", "", text, is_in_clauses=True).iter_lines()]
@@ -368,7 +368,7 @@ WEEK = ["January", "March", "Easter", "Monday", "Friday", "August", "October", "
 
 
 @pytest.mark.parametrize(("is_person_asked", "least"), [(True, 5), (False, 7)])
-def test_what_people_tell_who_are_asked_is_quoted_as_what_the_model_says(is_person_asked, least):
+def test_statements_of_whoever_answers_the_questions_in_a_chat_are_quoted(is_person_asked, least):
     """Of a counselling stood what the counsellor said, and next to nothing of what the person told.
     Who asks the model tells less."""
     talk = list[Message]()
@@ -382,7 +382,7 @@ def test_what_people_tell_who_are_asked_is_quoted_as_what_the_model_says(is_pers
     assert len(quoted) >= least
 
 
-def test_what_a_model_rejects_is_no_decision():
+def test_a_rejected_option_is_a_decision_only_with_its_negating_heading():
     text = "We will not do this:\n- move to Redis, because `queue.py` is fast\n\nWe chose a list."
     assert [sentence for _, sentence in find_conclusions(text, final=True)] == [
         "We will not do this: move to Redis, because `queue.py` is fast",
@@ -451,7 +451,7 @@ WORK = [
     st.integers(80, 1_200),
     st.sampled_from(["", "Look at the importer. " * 120 + "\n\n"]),
 )
-def test_no_item_is_quoted_without_the_heads_that_turn_it(parts, style, tokens, before):
+def test_no_item_is_quoted_without_the_headings_that_negate_it(parts, style, tokens, before):
     """Where a summary shows an item, its line holds the heads that turn it; in a request, which is
     shown in its own lines, they stand above it, behind the mark of what is left out, and above a
     list of rules."""
@@ -470,7 +470,7 @@ def test_no_item_is_quoted_without_the_heads_that_turn_it(parts, style, tokens, 
             assert all(re.search(rf"{head}\b", shown) for head in heads), (match, heads, text)
 
 
-def test_a_part_of_a_documents_current_text_says_what_turns_it():
+def test_an_excerpt_of_a_documents_current_text_names_its_negating_heading():
     """An agent copies it to edit the file, so its lines stay as they are."""
     parts = [f"Part {n} of the text tells how shelf_{n} is filled.\n" * 9 for n in range(30)]
     items = [f"- touch shelf_{n} " + "while it is filled " * 9 for n in range(9)]
@@ -504,7 +504,7 @@ def work_that_ends_in(answer):
     return [user("Find partners."), *looks, assistant(answer), user("Go on. " * 900), *looks]
 
 
-def test_an_item_of_what_the_model_says_is_quoted_with_its_beginning():
+def test_a_sentence_of_a_list_item_is_quoted_with_the_items_beginning():
     text = summarize(work_that_ends_in(PARTNERS), 600)
     assert "realistic path after `hackathon_week`" in text
     for line in text.splitlines():
@@ -512,19 +512,19 @@ def test_an_item_of_what_the_model_says_is_quoted_with_its_beginning():
             assert "**Rain**" in line or "**Avici**" in line
 
 
-def test_code_in_an_answer_is_nothing_that_the_model_says():
+def test_code_in_an_answer_is_not_quoted_as_a_statement():
     text = summarize(work_that_ends_in(PARTNERS), 2_000)
     assert "`get_rate` writes it already" in text
     assert "results_v1" not in text and "results_v2" not in text
 
 
-def test_of_an_item_that_is_long_the_sentences_that_find_room_are_quoted():
+def test_sentences_of_a_long_item_are_quoted_as_far_as_they_fit():
     reasons = " ".join(f"Box {n} has `part_{n}`, which is of use to `team_{n}`." for n in range(60))
     text = summarize(work_that_ends_in(f"I found:\n\n- **Rain** is best. {reasons}\n"), 500)
     assert 0 < text.count("has `part_") < 60
 
 
-def test_below_keys_that_stand_once_a_row_costs_its_values_alone():
+def test_keys_of_json_rows_are_written_once_and_count_once():
     names = [a + b for a in "abcdef" for b in "uvwxyz"]
     orders = [
         {"order_number": f"HB-{name}", "destination_name": f"{name}land", "passenger_count": 3}

@@ -290,17 +290,17 @@ def test_standing_constraints_are_found_in_nine_languages(language: str) -> None
 
 
 @pytest.mark.parametrize("language", BINDS_NOT)
-def test_ordinary_sentences_bind_nobody(language: str) -> None:
+def test_ordinary_sentences_are_not_constraints(language: str) -> None:
     assert [text for text in BINDS_NOT[language] if list(find_constraints(text))] == []
 
 
 @pytest.mark.parametrize("language", STRESSES)
-def test_words_of_emphasis(language: str) -> None:
+def test_emphatic_messages_are_recognised(language: str) -> None:
     assert [text for text in STRESSES[language] if not Emphasis().is_emphatic(user(text))] == []
 
 
 @pytest.mark.parametrize("language", STRESSES_NOT)
-def test_ordinary_sentences_stress_nothing(language: str) -> None:
+def test_ordinary_sentences_are_not_emphatic(language: str) -> None:
     assert [text for text in STRESSES_NOT[language] if Emphasis().is_emphatic(user(text))] == []
 
 
@@ -311,7 +311,7 @@ def test_preferences_are_remembered(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", PREFERS_NOT)
-def test_ordinary_sentences_prefer_nothing(language: str) -> None:
+def test_ordinary_sentences_are_not_preferences(language: str) -> None:
     assert [text for text in PREFERS_NOT[language] if list_memories(text)] == []
 
 
@@ -324,7 +324,7 @@ def list_memories(text: str) -> set[tuple[str, str]]:
     return {(memory.kind, memory.text) for memory in sink.search("", 10)}
 
 
-def test_memories_stand_behind_the_heads_of_their_lists() -> None:
+def test_memories_of_list_items_include_the_line_that_introduces_the_list() -> None:
     assert list_memories("Please never:\n- use tabs in Python\n- commit on Fridays") == {
         ("preference", "Please never: use tabs in Python"),
         ("preference", "Please never: commit on Fridays"),
@@ -340,7 +340,7 @@ def test_memories_stand_behind_the_heads_of_their_lists() -> None:
     "Sorry, ich meinte Port 8081.", "Ce n'est pas ce que j'ai demandé.", "Я не это имел в виду.", "Ошибся, порт 8081.", "Não foi isso que eu pedi.",
     "Nein, nimm Go.", "Nimm stattdessen Go.", "Non, prends Go.", "Finalement, prends Go.", "Нет, лучше Go.", "Não, use Go.", "Use Go em vez disso.",
 ])  # fmt: skip
-def test_words_that_take_something_back(text: str) -> None:
+def test_corrections_are_recognised(text: str) -> None:
     assert list(find_corrections(text)) == [text]
 
 
@@ -348,12 +348,12 @@ def test_words_that_take_something_back(text: str) -> None:
     "等测试跑完", "不用 MongoDB", "这是不是对的", "No problem, go on.", "Wait for CI, then merge.", "What actually happened?", "Use Go instead of Rust.", "I won't forget it.",
     "待ち時間は？", "これは白です", "아니었어요", "No sé.", "Esperamos.", "Nein", "Der Moment zählt.", "Non-stop", "Нетто", "Não sei.", "Sorry for the noise.",
 ])  # fmt: skip
-def test_ordinary_sentences_take_nothing_back(text: str) -> None:
+def test_ordinary_sentences_are_not_corrections(text: str) -> None:
     assert list(find_corrections(text)) == []
 
 
 @pytest.mark.parametrize("text", ["Sorry, I meant port 8081.", "Perdón, quise decir 8081."])
-def test_what_takes_back_may_stand_in_two_clauses(text: str) -> None:
+def test_a_retraction_may_span_two_clauses(text: str) -> None:
     """Each clause was looked at by itself, and the first says nothing but that somebody is sorry."""
     assert find_retraction(text) == text
 
@@ -368,7 +368,7 @@ NEGATES_NOT = [
 ]  # fmt: skip
 
 
-def test_words_that_turn_what_they_stand_with() -> None:
+def test_negating_words_are_recognised() -> None:
     assert [text for texts in NEGATES.values() for text in texts if not NEGATING.is_in(text)] == []
     assert [text for text in NEGATES_NOT if NEGATING.is_in(text)] == []
 
@@ -378,7 +378,7 @@ def test_every_language_has_words_of_each_kind(language: str) -> None:
     assert WORDS[language].keys() | {"spaced"} == WORDS["en"].keys() | {"spaced"}
 
 
-def test_no_word_is_of_a_kind_that_nobody_asks_for() -> None:
+def test_every_kind_of_word_is_used_by_a_pattern() -> None:
     patterns = [value for value in vars(lexicon).values() if isinstance(value, WordPattern)]
     asked = {kind for pattern in patterns for kind in pattern.kinds}
     assert {kind for words in WORDS.values() for kind in words} == asked | {"spaced"}
@@ -416,19 +416,19 @@ def test_very_many_characters_are_searched_in_one_pass(start: str, unit: str) ->
         ("`legacy/`는 건드리지 마.", "아니다, `legacy/`는 수정해도 돼.", "아니, 여전히 안 돼."),
     ],
 )
-def test_a_rule_does_not_stand_without_what_takes_it_back_later(rule, taken_back, other):
+def test_a_later_retraction_of_a_rule_is_kept_beside_the_rule(rule, taken_back, other):
     """It did unless that was the very next request."""
     between = [user("Look at the page."), Message("assistant", (Text("It is white."),))]
     asked = [user(rule), *between, user(taken_back), *between, user(other), *between]
     assert list(collect(asked).constraints) == [rule, taken_back]
 
 
-def test_a_constraint_in_any_language_is_in_the_digest() -> None:
+def test_a_constraint_in_any_language_is_collected() -> None:
     messages = [user(f"{texts[0]}\n") for texts in BINDS.values()]
     assert list(collect(messages).constraints) == [texts[0] for texts in BINDS.values()]
 
 
-def test_what_stands_behind_a_shells_prompt_binds_nobody() -> None:
+def test_output_after_a_shell_prompt_contains_no_constraints() -> None:
     """A program's banner, and its errors, stood among the rules."""
     typed = "Never push.\nI ran this:\n"
     for prompt in (
@@ -465,13 +465,13 @@ File <frozen codecs>:322, in BufferedIncrementalDecoder.decode(self, input, fina
   File "pool.py", line 3, in fill|    must_fill(only=pool)|ValueError: it must be even.
       "content": "You must go on. 请继续，不要放弃。",""".splitlines(),
 )
-def test_a_log_binds_nobody(log: str) -> None:
+def test_log_lines_in_a_request_are_not_constraints(log: str) -> None:
     asked = "Never push.\n{}\nDo not restart it.\n"
     log = log.replace("|", "\n")
     assert list(find_constraints(asked.format(log))) == ["Never push.", "Do not restart it."]
 
 
-def test_without_work_small_talk_binds_nobody() -> None:
+def test_small_talk_in_a_chat_without_tool_calls_is_not_a_constraint() -> None:
     small_talk = "My dogs always make me happy, and they must have been tired."
     talk = [user(small_talk), Message("assistant", (Text("How nice!"),))] * 10
     asked = [user("Please never use tables."), user("Wait, tables are fine.")]
@@ -510,7 +510,7 @@ The issue says: "The root cause is that `pool_a` is locked twice."
 
 
 @pytest.mark.parametrize("text", [*OPEN_QUESTIONS[:-3], "\n".join(OPEN_QUESTIONS[-3:])])
-def test_what_is_recommended_or_one_of_several_ways_is_no_conclusion(text):
+def test_recommendations_and_options_are_not_conclusions(text):
     assert not list(find_conclusions(text, final=True))
 
 
@@ -521,7 +521,7 @@ def test_what_is_recommended_or_one_of_several_ways_is_no_conclusion(text):
         ("我已经找到了问题的根本原因", "是 `pool_a` 一直没有关闭"),
     ],
 )
-def test_that_a_cause_is_known_is_no_conclusion_without_it(text, cause):
+def test_announcing_a_cause_without_naming_it_is_not_a_conclusion(text, cause):
     assert not list(find_conclusions(f"{text}.", final=True))
     assert list(find_conclusions(f"{text}{cause}.", final=True))
 
@@ -539,7 +539,7 @@ Décision : `pool_a` reste en mémoire.
 Решение: `pool_a` остаётся в памяти.
 Decisão: `pool_a` fica na memória.""".splitlines(),
 )
-def test_what_is_said_to_be_agreed_is_a_conclusion_of_weight(text):
+def test_a_statement_marked_as_agreed_is_a_conclusion_of_high_weight(text):
     ((weight, sentence),) = find_conclusions(text, final=True)
     assert sentence == text and weight >= 4
     assert not list(find_conclusions("Still to be seen: `pool_a` stays.", final=True))
@@ -548,12 +548,12 @@ def test_what_is_said_to_be_agreed_is_a_conclusion_of_weight(text):
 @pytest.mark.parametrize(
     "text", ["输入：`决定用锁`，再看 `row_7`。", "Type `root cause` into `state` of `row_7`."]
 )
-def test_a_value_in_code_concludes_nothing(text):
+def test_a_cue_word_inside_code_does_not_make_a_conclusion(text):
     assert not list(find_conclusions(text, final=True))
     assert list(find_conclusions(text.replace("`", ""), final=True))
 
 
-def test_what_a_model_quotes_is_no_conclusion_of_its_own():
+def test_a_quoted_conclusion_is_not_the_models_own():
     """The text of an issue, which an agent quoted to think about it, stood under Decisions."""
     quoted = "The issue says:\n> Two things are wrong. We decided to use `pool_a` instead of UTC."
     assert not list(find_conclusions(quoted, final=True))
@@ -573,14 +573,14 @@ def test_what_a_model_quotes_is_no_conclusion_of_its_own():
         "新增一個 page 至少要決定：",
     ],
 )
-def test_what_somebody_else_shall_decide_is_not_agreed(head):
+def test_decisions_requested_of_the_user_are_not_conclusions(head):
     """The way that a user had turned down stood under Decisions."""
     assert not list(
         find_conclusions(f"{head}\n- `head_only` is read\n- `as_it_is` is read", final=True)
     )
 
 
-def test_what_stands_under_the_words_that_settle_it_is_agreed():
+def test_text_below_a_heading_of_decisions_is_a_conclusion():
     quoted = "好，问题 1 敲定：\n\n> **`pool_a` 只保留一份。**\n\n---\n\n## 问题 2：改名"
     (_, first), *_ = find_conclusions(quoted, final=True)
     assert "`pool_a` 只保留一份" in first
@@ -631,14 +631,14 @@ CONCLUDES_NOT = {
 
 
 @pytest.mark.parametrize("language", CONCLUDES)
-def test_what_a_model_decides_and_finds_is_known_in_nine_languages(language: str) -> None:
+def test_decisions_and_causes_are_found_in_nine_languages(language: str) -> None:
     """Decisions and causes were known in Chinese and English alone."""
     texts = CONCLUDES[language]
     assert [text for text in texts if not list(find_conclusions(text, final=True))] == []
 
 
 @pytest.mark.parametrize("language", CONCLUDES_NOT)
-def test_guesses_questions_and_offers_conclude_nothing_in_any_language(language: str) -> None:
+def test_guesses_questions_and_offers_are_not_conclusions_in_any_language(language: str) -> None:
     texts = CONCLUDES_NOT[language]
     assert [text for text in texts if list(find_conclusions(text, final=True))] == []
 
@@ -655,7 +655,7 @@ def test_guesses_questions_and_offers_conclude_nothing_in_any_language(language:
         ("`row_cache`를 삭제했습니다.", False),
     ],
 )
-def test_a_question_without_its_mark_is_a_question(text: str, is_asked: bool) -> None:
+def test_a_question_is_recognised_without_a_question_mark(text: str, is_asked: bool) -> None:
     assert is_question(text) == is_asked
 
 
@@ -665,7 +665,7 @@ def test_a_question_without_its_mark_is_a_question(text: str, is_asked: bool) ->
     "Ich sehe mir den Import an.", "Jetzt lasse ich die Tests laufen.", "Als Nächstes schreibe ich das Changelog.", "Je vérifie la locale.",
     "Ensuite je vais écrire le changelog.", "Сейчас изменю файл.", "Далее напишу changelog.", "Vou verificar a localidade.", "Agora executo os testes.",
 ])  # fmt: skip
-def test_what_a_model_is_about_to_do_is_announced(text: str) -> None:
+def test_announcements_of_a_next_step_are_recognised(text: str) -> None:
     assert ANNOUNCING.is_in(text)
 
 
@@ -673,7 +673,7 @@ def test_what_a_model_is_about_to_do_is_announced(text: str) -> None:
     "测试都通过了。", "Next.js builds it.", "CI がテストを実行します。", "現在の設定は二つです。", "現在、手動で実行している。", "テストを実行しました。", "알겠습니다.",
     "서버가 로그를 기록합니다.", "El importador lee todo.", "Der Import liest alles.", "Ich sehe, dass er alles liest.", "L'import lit tout.", "Импорт читает всё.", "O importador lê tudo.",
 ])  # fmt: skip
-def test_a_fact_announces_nothing(text: str) -> None:
+def test_statements_of_fact_are_not_announcements(text: str) -> None:
     assert not ANNOUNCING.is_in(text)
 
 
@@ -681,14 +681,14 @@ def test_a_fact_announces_nothing(text: str) -> None:
     "需要的话请告诉我。", "Tell me what to do.", "必要であればお知らせください。", "원하시면 추가할 수 있습니다.", "Si quieres, puedo añadir un benchmark.",
     "Wenn du möchtest, füge ich es hinzu.", "Si tu veux, je peux l'ajouter.", "Если хотите, добавлю бенчмарк.", "Se quiser, posso adicionar.",
 ])  # fmt: skip
-def test_what_is_left_to_a_person(text: str) -> None:
+def test_offers_that_leave_the_decision_to_the_user_are_recognised(text: str) -> None:
     assert HANDOVER_WORDS.is_in(text)
 
 
 @pytest.mark.parametrize("text", [
     "这说明缓存没有清空。", "This is the cache.", "これはキャッシュです。", "이는 캐시입니다.", "Esto es la caché.", "Das ist der Cache.", "Cela vient du cache.", "Это кэш.", "Isso é o cache.",
 ])  # fmt: skip
-def test_what_says_nothing_without_the_sentence_before_it(text: str) -> None:
+def test_sentences_that_refer_to_the_one_before_are_recognised(text: str) -> None:
     assert REFERRING.is_in(text)
     assert not REFERRING.is_in("Das Problem liegt hier.")
 
@@ -697,12 +697,12 @@ def test_what_says_nothing_without_the_sentence_before_it(text: str) -> None:
     "text",
     ["`store.py` 里有一个错误。", "`store.py` is broken."],
 )
-def test_what_is_wrong_is_known_by_its_words(text):
+def test_descriptions_of_a_fault_are_recognised(text):
     assert FAULTING.is_in(text)
     assert not FAULTING.is_in("`store.py` holds the pool.")
 
 
-def test_a_diff_that_is_shown_states_no_rules():
+def test_lines_of_a_pasted_diff_are_not_rules():
     """Its comments stood among them for the rest of the session. What is typed behind it does."""
     shown = """Please review this. Never merge it without tests.
 diff --git a/rates.py b/rates.py

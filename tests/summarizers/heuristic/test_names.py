@@ -49,9 +49,7 @@ def names(text: str) -> set[str]:
     ("ｓｒｃ/ｏｒｄｅｒ_ｉｄ", {"ｓｒｃ/ｏｒｄｅｒ_ｉｄ"}),
     ("src/आदेश/सेवा.py खोलो", {"src/आदेश/सेवा.py"}),
 ])  # fmt: skip
-def test_names_in_any_script_are_found_where_they_begin_and_end(
-    text: str, expected: set[str]
-) -> None:
+def test_names_in_any_script_are_found_with_exact_boundaries(text: str, expected: set[str]) -> None:
     assert names(text) == expected
 
 
@@ -116,7 +114,7 @@ def translate(form: str, words: dict[str, str]) -> str:
 
 
 @given(st.sampled_from(FORMS), st.sampled_from(TWINS), st.integers(1, 30))
-def test_what_is_found_does_not_depend_on_the_script(
+def test_the_same_names_are_found_in_every_script(
     form: str, words: dict[str, str], many: int
 ) -> None:
     ours, theirs = list_results(form, many), list_results(translate(form, words), many)
@@ -148,14 +146,16 @@ def cost(form: str) -> int:
 
 @pytest.mark.parametrize("words", TWINS)
 @pytest.mark.parametrize("form", FORMS[:2])
-def test_as_many_names_are_visible_as_their_tokens_allow(form: str, words: dict[str, str]) -> None:
+def test_other_scripts_keep_as_many_names_as_their_token_cost_allows(
+    form: str, words: dict[str, str]
+) -> None:
     translation = translate(form, words)
     assert (
         visible(translation) >= 0.9 * visible(form) * min(1.0, cost(form) / cost(translation)) > 20
     )
 
 
-def test_paths_in_any_script_are_reported_as_vanished() -> None:
+def test_lost_paths_are_reported_in_any_script() -> None:
     def count_vanished(form: str) -> int:
         body = [{"role": message.role, "content": message.text} for message in session("x")[:1]]
         body += [{"role": "assistant", "content": "Look: " + form.format(at)} for at in range(200)]
@@ -166,7 +166,7 @@ def test_paths_in_any_script_are_reported_as_vanished() -> None:
     assert count_vanished("src/订单/单元_{}.py") >= count_vanished("src/orders/unit_{}.py") > 50
 
 
-def test_f18_the_index_of_names_lists_no_edit_of_ours() -> None:
+def test_f18_edit_ids_in_stubs_are_not_names() -> None:
     """Who feeds the compacted messages back as history had our stubs' ids in each later summary."""
     stub = "[read(src/m1.py): result of 2,504 characters cleared (edit 1a2b3c4d)]"
     text = f"{stub}\n[… 99 characters left out (edit 5e6f7a8b), among them:\nKeyError: order_id"
@@ -192,7 +192,9 @@ def test_f18_the_index_of_names_lists_no_edit_of_ours() -> None:
     ("修改<订单服务.py>吧", {"订单服务.py"}),
     ("改\x1b[32m「订单服务.py」\x1b[0m吧", {"订单服务.py"}),
 ])  # fmt: skip
-def test_f3_words_keep_their_first_letter(text: str, expected: set[str]) -> None:
+def test_f3_names_keep_their_first_letter_after_tags_and_escapes(
+    text: str, expected: set[str]
+) -> None:
     """A summary lists `exit_code` and `BashResult`, not `xit_code`, `ashResult` or `31mError`."""
     assert names(text) == expected
 
@@ -205,13 +207,13 @@ def test_f3_a_long_text_is_cut_between_words() -> None:
     assert len(clip_scanned("x" * 10 * MAX_SCANNED)) == MAX_SCANNED + 1
 
 
-def test_f3_an_escape_sequence_that_opens_with_one_character_goes_too() -> None:
+def test_f3_escape_sequences_with_a_one_character_introducer_are_removed() -> None:
     """`\\x9b31m`, which opens a colour in one character, left `31mbar_baz` among the names."""
     assert without_escapes("\x9b31mbar_baz\x9b0m is \x9b2Kred") == "bar_baz is red"
     assert names("\x9b31mbar_baz\x9b0m") == {"bar_baz"}
 
 
-def test_f3_colours_stand_in_no_error_line_exit_code_or_search_term() -> None:
+def test_f3_colour_codes_are_removed_from_error_lines_exit_codes_and_terms() -> None:
     """`last error:` tells words, `exit code: 31` is no exit code, and a search for `Error` finds a red one."""
     red = "\x1b[31mError: no such file\x1b[0m\nexit code: \x1b[31m1\x1b[0m"
     assert find_error_line(red) == "Error: no such file"
@@ -224,7 +226,7 @@ def test_f3_colours_stand_in_no_error_line_exit_code_or_search_term() -> None:
     )
 
 
-def test_f3_no_line_of_a_summary_or_a_stub_has_colours() -> None:
+def test_f3_colour_codes_are_removed_from_summaries_and_failure_lines() -> None:
     """Checks, excerpts and error lines were quoted with `\\x1b[31m`; code that writes colours keeps them."""
     red = "\x1b[1;31m{}\x1b[0m".format
     outputs = {
@@ -244,7 +246,7 @@ def test_f3_no_line_of_a_summary_or_a_stub_has_colours() -> None:
     assert failure_lines(outputs["cargo test"], 500)[0] == "FAILED a::b"
 
 
-def test_a_path_in_the_home_folder_is_one_file_however_it_is_written():
+def test_a_path_with_a_tilde_and_its_absolute_path_are_one_file():
     """It stood as modified by `~` and as read by `/home/ann`."""
     call = ToolCall("c1", "Read", json.dumps({"file_path": "/home/ann/.config/bar.json"}))
     edit = ToolCall("c2", "Bash", json.dumps({"command": "sed -i s/a/b/ ~/.config/bar.json"}))

@@ -22,7 +22,7 @@ def say(text, turn):
     return [Message("assistant", (Text(text), *asked.parts)), *rest]
 
 
-def test_what_a_model_notes_between_calls_stands_there_where_no_source_shows_it():
+def test_notes_between_calls_are_quoted_in_work_without_source_code():
     text = summarize(
         user("Complete all my quizzes."),
         say("Great! Quiz 1 completed (180/180). Continuing.", call("start_quiz", "ok", quiz=2)),
@@ -40,7 +40,7 @@ def test_what_a_model_notes_between_calls_stands_there_where_no_source_shows_it(
     assert "next one" not in notes
 
 
-def test_in_source_only_notes_that_name_something_do():
+def test_notes_that_name_nothing_are_not_quoted_in_work_on_source_code():
     text = summarize(
         user("Mend the pool."),
         say("It all looks quite fine here.", call("read", "class Pool: ...", path="/a/pool.py")),
@@ -53,7 +53,7 @@ FLAGS = [f"has_{word}_door" for word in ("red", "blue", "gold", "grey", "pink", 
 
 
 @pytest.mark.parametrize("end", ["", "\n, {"], ids=["whole", "cut by the tool"])
-def test_the_keys_of_objects_tell_nothing_their_values_do(end):
+def test_json_values_and_not_keys_decide_what_is_quoted(end):
     flags = dict.fromkeys(FLAGS, False)
     owner = {"owner": "Ann_Lee", "flat": "the last one in the north wing of the house"}
     answers = [json.dumps(value, indent=1) + end for value in (owner, flags)]
@@ -61,13 +61,13 @@ def test_the_keys_of_objects_tell_nothing_their_values_do(end):
     assert "north wing" in text
 
 
-def test_fields_without_a_value_are_left_out():
+def test_json_fields_that_are_null_are_left_out_unless_all_are():
     value = {"id": 7, "score": None, "title": "Algebra", "ends": None}
     assert [line.text for line in iter_json_lines(value)] == ["id: 7, title: Algebra"]
     assert [line.text for line in iter_json_lines({"score": None})] == ["score: null"]
 
 
-def test_what_answers_a_ticket_is_no_task_as_what_shows_it_is():
+def test_a_call_that_shows_a_ticket_is_a_task_and_one_that_answers_it_is_not():
     def kind_of(tool):
         messages = [user("Answer TK-7."), *call(tool, "Ticket TK-7: money back", ticket="TK-7")]
         return read_work(read_steps(messages)).blocks[-1].kind
@@ -76,13 +76,13 @@ def test_what_answers_a_ticket_is_no_task_as_what_shows_it_is():
     assert kind_of("ticket_reply") == "read"
 
 
-def test_words_in_what_a_tool_lists_count():
+def test_plain_words_in_a_tools_listing_are_quoted():
     things = "Red Leather Sofa for three\nOak Dining Table with drawers"
     text = summarize(user("Go."), call("search_products", things))
     assert "Red Leather Sofa" in text
 
 
-def test_an_answer_is_told_by_what_stands_below_its_headings():
+def test_the_outcome_of_a_call_is_a_line_below_the_headings_of_its_result():
     page = (
         "### Ran Playwright code\n```js\nawait page.goto('http://a.b');\n```\n"
         "### New console messages\n- [LOG] banner ready @ http://ads.example/x.js\n"
@@ -101,7 +101,7 @@ def test_an_answer_is_told_by_what_stands_below_its_headings():
     ]
 
 
-def test_scripts_are_told_apart_by_what_they_do():
+def test_scripts_are_labelled_by_the_comment_that_describes_them():
     def script(does):
         return f"import json\nfrom os import path\n\n# {does}\nprint(json.dumps(path.sep))\n"
 
@@ -118,12 +118,12 @@ def test_scripts_are_told_apart_by_what_they_do():
     assert gist.startswith("# Plan them")
 
 
-def test_a_line_that_says_an_exit_code_alone_is_no_outcome():
+def test_a_line_with_only_an_exit_code_is_not_an_outcome():
     assert is_markup("Command completed with return code: 0")
     assert not is_markup("Upload completed with 3 warnings")
 
 
-def test_an_error_is_no_text_of_the_file_that_was_asked_for():
+def test_an_error_is_not_quoted_as_the_text_of_the_requested_file():
     answer = "Error: ENOENT: no such file or directory, open '/w/stock_sheet.txt'"
     text = summarize(user("Go."), call("read_file", answer, path="/w/stock_sheet.txt"))
     assert "Current text of files" not in text
@@ -142,7 +142,7 @@ def test_a_long_option_does_not_hide_what_a_command_does():
     )
 
 
-def test_what_a_long_command_printed_before_it_ran_again_is_out_of_date():
+def test_output_of_a_long_command_is_replaced_when_it_runs_again():
     command = f"kubectl --kubeconfig={LONG} get pods -n shared-services -o wide --show-labels=true"
     assert len(command) > 110
     text = summarize(
@@ -154,14 +154,14 @@ def test_what_a_long_command_printed_before_it_ran_again_is_out_of_date():
     assert "new-node" in text
 
 
-def test_a_string_of_json_that_a_tool_cut_is_read_in_its_lines():
+def test_a_truncated_json_string_is_split_into_its_lines():
     cut = '{"text":"{' + r"\n  \"title\": \"stock\",\n  \"red\": 1" * 8
     assert spell_cut(cut).splitlines()[1] == '  "title": "stock",'
     code = 'print("a\\n")\n' * 4
     assert spell_cut(code) == code
 
 
-def test_of_a_page_its_own_links_and_long_addresses_are_left_out():
+def test_element_handles_own_links_and_long_urls_of_a_page_are_left_out():
     page = (
         '- link "Cart" [ref=e3] [cursor=pointer]:\n  - /url: /gp/cart?ref_=nav_cart\n'
         "  - /url: https://shop.example/cart?" + "k=" + "x" * 150 + "\n"
@@ -175,12 +175,12 @@ def test_of_a_page_its_own_links_and_long_addresses_are_left_out():
 @pytest.mark.parametrize(
     "piece", ["a?", "/a", "- [", "  - /url: ", "x" * 199 + " ", r"\n", "- [ERROR] "]
 )
-def test_long_texts_are_read_at_once(piece):
+def test_long_repetitive_texts_are_summarised_quickly(piece):
     text = piece * (100_000 // len(piece))
     summarize(user("Go."), call("browser_snapshot", text), call("wait", text, code=text))
 
 
-def test_lines_of_a_page_that_differ_in_digits_alone_are_counted():
+def test_lines_of_a_page_that_differ_only_in_digits_are_collapsed_and_counted():
     text = summarize(
         user("Go."),
         call(
@@ -192,6 +192,6 @@ def test_lines_of_a_page_that_differ_in_digits_alone_are_counted():
     assert text.count("TimeOfSlot") == 3
 
 
-def test_an_address_is_a_name_with_what_it_asks_for_and_a_cut_name_is_none():
+def test_a_url_path_with_its_query_is_a_name_and_a_truncated_url_is_not():
     names = dict(iter_identifiers("see /watch?v=abc_1&t=a_x on http://ads.example/x_y/..."))
     assert [*names] == ["/watch?v=abc_1&t=a_x"]

@@ -41,7 +41,7 @@ def test_a_check_that_found_nothing_to_run_has_tested_nothing(command, printed):
     "E   ModuleNotFoundError: No module named 'app'\n3 passed, 1 failed in 2s",
     "@app/a: No tests found\n@app/b: Tests: 12 passed, 12 total",
 ])  # fmt: skip
-def test_a_check_of_which_a_part_ran_has_run(printed):
+def test_a_check_that_ran_in_part_counts_as_run(printed):
     [outcome] = run("make test | tail", printed).checks.values()
     assert not outcome.startswith("nothing ran")
 
@@ -51,7 +51,7 @@ def test_a_command_that_prints_source_has_not_failed():
     assert not (state.failure.error or state.actions.failed)
 
 
-def test_what_git_has_sent_is_sent_whatever_it_complained_of_before():
+def test_a_push_that_succeeded_is_done_despite_earlier_error_lines():
     noise = "error: non-monotonic index .git/objects/pack/._pack-23.idx\n"
     to = "To https://example.com/a.git\n"
     state = run(
@@ -67,7 +67,7 @@ def test_what_git_has_sent_is_sent_whatever_it_complained_of_before():
 
 
 @pytest.mark.parametrize("code", ["{}\n\nCommand exited with code 1", "Exit code 1\n{}", "{}"])
-def test_the_exit_code_of_a_search_that_finds_no_error_says_that_there_is_none(code):
+def test_a_grep_for_errors_that_finds_nothing_means_the_check_passed(code):
     command = 'npx tsc --noEmit 2>&1 | grep "error TS"'
     before = run(command, "a.ts(4,5): error TS23: no").checks
     assert list(before.values()) == ["failed: a.ts(4,5): error TS23: no"]
@@ -80,13 +80,13 @@ def test_the_exit_code_of_a_search_that_finds_no_error_says_that_there_is_none(c
     )
 
 
-def test_a_run_that_passes_and_fails_says_why_it_failed():
+def test_a_failed_run_with_passing_tests_shows_its_error():
     printed = "Exit code 1\nTests: 7 passed, 7 total\n[Error: ENOTEMPTY: directory not empty]"
     [outcome] = run("pnpm jest a.spec.ts", printed, is_error=True).checks.values()
     assert outcome == "exit 1: Tests: 7 passed, 7 total; [Error: ENOTEMPTY: directory not empty]"
 
 
-def test_why_a_call_failed_is_not_what_it_was_given():
+def test_the_error_of_a_call_is_not_taken_from_its_arguments():
     given = '{"name":"push","args":{"content":"throw new Error: no\\n404 not found"}}'
     answer = '[{"functionResponse":{"response":{"content":[{"type":"text","text":"409 Git is empty"}]}}}]'
     text = f"MCP tool 'push' reported tool error for function call: {given} with response: {answer}"
@@ -96,21 +96,21 @@ def test_why_a_call_failed_is_not_what_it_was_given():
 
 
 @pytest.mark.parametrize("mark", ["; ", "\n"])
-def test_the_exit_code_of_what_follows_a_check_is_not_its_own(mark):
+def test_the_exit_code_of_a_later_command_is_not_that_of_a_check(mark):
     assert run(f"pytest -q{mark}ls docs", "Exit code: 1\na.md\nb.md").checks == {}
 
 
-def test_a_task_of_a_project_that_is_called_test_is_a_check():
+def test_npm_run_test_is_a_check():
     assert run("npm run test", "12 passed").checks == {"npm run test": "ok: 12 passed"}
 
 
-def test_what_a_command_names_first_is_no_part_of_what_failed():
+def test_an_echo_before_a_failing_command_is_not_part_of_its_label():
     command = 'echo "=== Merge ===" && gh pr merge 4 --merge'
     failed = run(command, "X Pull request is not mergeable", is_error=True).actions.failed
     assert list(failed) == ["gh pr merge 4 --merge"]
 
 
-def test_what_removes_files_before_a_line_that_fails_has_removed_them():
+def test_files_removed_before_a_later_command_fails_are_deleted():
     write = call("write", "Done.", path="a.html", content="a")
     rm = "rm -f a.html; pkill -f server; ls *.html"
     missing = "ls: cannot access '*.html': No such file\n\nCommand exited with code 2"
@@ -126,11 +126,11 @@ def test_what_removes_files_before_a_line_that_fails_has_removed_them():
     r"Remove-Item -LiteralPath 'C:\a\.godot' -Recurse; $exe = 'C:\b\Godot.exe'; & $exe --import",
     "rm -rf .next",
 ])  # fmt: skip
-def test_a_folder_that_is_built_anew_is_not_deleted(command):
+def test_a_removed_build_folder_is_not_listed_as_deleted(command):
     assert states_of(run(command, "")) == {}
 
 
-def test_a_file_that_a_script_reads_later_was_made_anew():
+def test_a_deleted_file_that_a_script_reads_later_was_created_again():
     fetched = call("write", "Done.", path="data/prs.json", content="[]")
     removed = call("bash", "", command="rm -f data/prs.json")
     read = call(
@@ -147,7 +147,7 @@ def test_a_file_that_a_script_reads_later_was_made_anew():
     call("bash", "", command="cat > .gitignore <<'EOF'\ndata/raw/\n*.tmp\nEOF", workdir="web"),
     call("apply_patch", "Success.", patch="*** Begin Patch\n*** Add File: .gitignore\n+data/raw/\n+*.tmp\n*** End Patch"),
 ])  # fmt: skip
-def test_what_git_leaves_out_is_not_committed(ignore):
+def test_files_ignored_by_gitignore_are_not_committed(ignore):
     paths = ["src/a.py", "data/raw/prs.json", "src/a.tmp"]
     written = [
         message for path in paths for message in call("write", "Done.", path=path, content="1")
@@ -174,7 +174,7 @@ def test_branches_are_no_files():
     ('cd "/my work" && npm ci', ["npm ci"]),
     (r'& "C:\Users\me\AppData\Local\Packages\Engine\Engine.exe" --import', ["Engine.exe --import"]),
 ])  # fmt: skip
-def test_what_shells_only_say_and_choose_is_no_deed(command, deeds):
+def test_shell_control_flow_and_printing_are_not_actions(command, deeds):
     assert list(run(command, "").actions.done) == deeds
 
 
@@ -186,12 +186,12 @@ def test_what_shells_only_say_and_choose_is_no_deed(command, deeds):
     ("Es funktioniert noch nicht.", False), ("Ça marche maintenant, merci.", True), ("Ça ne marche pas.", False), ("Теперь работает, спасибо.", True),
     ("Теперь не работает.", False), ("Agora funciona, obrigado.", True), ("Não funciona.", False),
 ])  # fmt: skip
-def test_what_a_person_tried_is_tested(words, is_tested):
+def test_a_user_message_that_it_works_marks_files_as_tested(words, is_tested):
     edit = call("write", "Done.", path="a.py", content="a = 1")
     assert collect([*edit, user(words)]).files["a.py"].is_checked == is_tested
 
 
-def test_a_file_that_another_agent_reports_to_have_changed_is_not_only_read():
+def test_a_file_that_another_agent_reports_as_changed_is_modified():
     reads = [m for name in "abc" for m in call("read", "x = 1", path=f"/home/me/docs/{name}.md")]
     report = (
         "Added the brief to `/home/me/docs/a.md`.\n`docs/b.md` was not changed.\nSee docs/c.md."
@@ -209,7 +209,7 @@ def test_a_file_that_another_agent_reports_to_have_changed_is_not_only_read():
     "He modificado: `/src/a.py` actualizado.\n`/src/b.py` no está actualizado.", "`/src/a.py` geändert.\n`/src/b.py` wurde nicht geändert.",
     "`/src/a.py` modifié.\n`/src/b.py` n'est pas modifié.", "`/src/a.py` изменён.\n`/src/b.py` не изменён.", "`/src/a.py` alterado.\n`/src/b.py` não foi alterado.",
 ])  # fmt: skip
-def test_what_another_agent_reports_is_read_in_nine_languages(report):
+def test_reports_of_other_agents_are_parsed_in_many_languages(report):
     reads = [m for name in "ab" for m in call("read", "x = 1", path=f"/src/{name}.py")]
     states = states_of(collect([*reads, *call("Agent", report, description="Fix it")]))
     assert states == {"/src/a.py": "modified", "/src/b.py": "read"}
@@ -221,12 +221,12 @@ def test_what_another_agent_reports_is_read_in_nine_languages(report):
     (call("bash", "Already up to date.\n", command="git pull"), False),
     (call("bash", "Fast-forward\n a.py | 2 +-", command="git pull"), True),
 ])  # fmt: skip
-def test_what_a_review_or_an_empty_pull_leaves_alone_does_not_differ(after, is_stale):
+def test_a_review_or_an_empty_pull_does_not_make_a_file_stale(after, is_stale):
     shown = call("read", "\n".join(f"{n}\tx_{n} = {n}" for n in range(1, 9)), path="a.py")
     assert read_files(read_steps([user("Go."), *shown, *after]))["a.py"].is_stale == is_stale
 
 
-def test_a_commit_whose_push_fails_says_why():
+def test_a_commit_whose_push_fails_shows_the_error():
     refused = " ! [rejected] main -> main\nerror: failed to push some refs\nhint: See the note."
     text = f"Exit code 1\n[main 1234abc] All\n{refused}"
     done = run("git commit -am All && git push", text, is_error=True).actions.done
@@ -244,7 +244,7 @@ def test_a_warning_is_no_failure(warning):
     assert not (state.failure.error or state.actions.failed)
 
 
-def test_an_output_that_ends_in_a_stack_of_calls_is_of_what_failed():
+def test_output_that_ends_in_a_stack_trace_is_a_failure():
     """Of a backup that failed its last frame stood as what was done."""
     frames = "\n".join(f"    at run_{at} (node:internal/part:{at}:1{at})" for at in range(20))
     state = run("node -e 'backup()'", f"Start\nReferenceError: api is not defined\n{frames}\n")
@@ -258,7 +258,7 @@ def test_an_output_that_ends_in_a_stack_of_calls_is_of_what_failed():
     "cp: impossible de créer 'b': Permission non accordée", "make: *** [Makefile:2 : all] Erreur 1", "ls: нет доступа к 'a': Нет такого файла или каталога",
     "cp: não foi possível criar 'b': Permissão negada",
 ])  # fmt: skip
-def test_why_a_command_failed_is_known_in_the_language_of_its_shell(row):
+def test_shell_errors_are_recognised_in_other_languages(row):
     """The last line that it printed stood for the reason."""
     assert find_error_line(f"Reading.\n{row}\nSee the log of the run.\n") == row
     assert looks_failed(row)
@@ -267,5 +267,5 @@ def test_why_a_command_failed_is_known_in_the_language_of_its_shell(row):
 @pytest.mark.parametrize("row", [
     "0 个错误", "エラーハンドリングの方針", "| シェルのレビュー（重複・エラーハンドリング） |", "오류 처리 방침", "Fehlerbehandlung", "問題は見つかりませんでした。", "Keine Fehler gefunden.", "Fehler: 0", "Aucune erreur trouvée.", "Ошибок не найдено.", "Ningún error encontrado.",
 ])  # fmt: skip
-def test_that_nothing_is_wrong_is_no_failure_in_any_language(row):
+def test_reports_of_no_errors_are_not_failures_in_any_language(row):
     assert not looks_failed(row)

@@ -58,11 +58,11 @@ def patch(path, old, new):
     ("cd / && cat etc/hosts.deny", ["/etc/hosts.deny"]),
     ("cd frontend && echo x >> .env && cat > a.ts <<EOF\nx\nEOF", ["frontend/.env", "frontend/a.ts"]),
 ])  # fmt: skip
-def test_a_path_is_that_of_the_directory_in_which_its_command_runs(command, paths):
+def test_paths_are_resolved_against_the_working_directory_of_their_command(command, paths):
     assert [path for path, _ in file_effects(command)] == paths
 
 
-def test_two_files_of_one_name_are_two():
+def test_files_of_the_same_name_in_two_folders_are_two_files():
     messages = [
         *call("bash", "name = 'web'", command="cd frontend && cat src/app.ts"),
         *call("bash", "name = 'api'", command="cat src/app.ts"),
@@ -77,7 +77,7 @@ def test_two_files_of_one_name_are_two():
 
 
 @pytest.mark.parametrize("argument", ["workdir", "cwd", "dir_path", "directory"])
-def test_a_call_says_where_its_command_runs(argument):
+def test_the_working_directory_is_read_from_an_argument_of_the_call(argument):
     at_root = call("run", command="cat src/app.ts", **{argument: "/srv/shop"})
     below = call("run", command="cat src/app.ts", **{argument: "/srv/shop/frontend"})
     both = [*at_root, *below]
@@ -88,7 +88,7 @@ def test_a_call_says_where_its_command_runs(argument):
     assert [*states_of(collect([CODEX, *both]))] == ["src/app.ts", "frontend/src/app.ts"]
 
 
-def test_a_file_has_one_name_however_codex_names_it():
+def test_absolute_and_relative_paths_of_codex_are_one_file():
     messages = [
         CODEX,
         user("Rename it."),
@@ -109,7 +109,7 @@ def test_a_file_has_one_name_however_codex_names_it():
     assert written.lines == [(1, "x")]
 
 
-def test_a_summary_names_files_from_the_folder_that_stays_in_sight():
+def test_a_summary_names_files_relative_to_the_working_directory():
     shown = shell("cat src/app.ts", "\n".join(f"const limit_{n} = {n}" for n in range(40)))
     messages = [
         CODEX,
@@ -123,30 +123,30 @@ def test_a_summary_names_files_from_the_folder_that_stays_in_sight():
         assert "### src/app.ts\n" in text and "const x = 0\nconst limit_4" in text
 
 
-def test_a_folder_that_changes_names_no_file():
+def test_paths_are_absolute_if_the_working_directory_of_the_session_changes():
     other_folder = user("<environment_context>\n  <cwd>/srv/blog</cwd>\n</environment_context>")
     assert [*states_of(collect([CODEX, *shell("cat a.ts"), other_folder]))] == ["/srv/shop/a.ts"]
 
 
-def test_a_patch_in_a_command_is_applied_where_that_runs():
+def test_a_patch_in_a_command_is_applied_in_its_working_directory():
     body = "*** Begin Patch\n*** Add File: a.ts\n+x\n*** End Patch"
     messages = [CODEX, *shell(f"cd frontend && apply_patch <<'EOF'\n{body}\nEOF", "Success.")]
     assert states_of(collect(messages)) == {"frontend/a.ts": "created"}
     assert read_files(read_steps(messages))["frontend/a.ts"].lines == [(1, "x")]
 
 
-def test_a_text_goes_into_the_file_of_its_directory():
+def test_heredocs_are_written_to_files_of_the_current_directory():
     command = "cd web\ncat > a.ts <<'EOF'\nx\nEOF\ncd ..\ncat > a.ts <<'EOF'\ny\nEOF"
     assert list(iter_written(command)) == [("web/a.ts", "x"), ("a.ts", "y")]
 
 
-def test_what_is_staged_is_named_from_the_directory():
+def test_staged_paths_are_resolved_against_the_working_directory():
     assert list(git_steps("cd web && git add src/a.ts ../b.ts")) == [
         ("add", ["web/src/a.ts", "b.ts"])
     ]
 
 
-def test_a_change_in_a_directory_that_nobody_names_makes_a_file_stale():
+def test_a_change_in_an_unknown_directory_makes_a_file_stale():
     messages = [
         *call("Read", "     1\tname = 1", file_path="/srv/shop/src/app.ts"),
         *call("bash", command="cd $ROOT && sed -i s/1/2/ src/app.ts"),
@@ -154,13 +154,13 @@ def test_a_change_in_a_directory_that_nobody_names_makes_a_file_stale():
     assert read_files(read_steps(messages))["/srv/shop/src/app.ts"].is_stale
 
 
-def test_what_was_written_again_elsewhere_is_fresh():
+def test_a_result_stays_fresh_if_only_a_file_in_another_folder_is_patched():
     read = [CODEX, user("Go."), *shell("cat src/app.ts", "x", "/srv/shop/frontend")]
     for path, score in (("src/app.ts", 1.0), ("frontend/src/app.ts", 0.3)):
         assert Freshness()(View.of([*read, *patch(path, "x", "y")]))[2] == score
 
 
-def test_no_path_vanishes_that_nobody_wrote():
+def test_only_paths_that_messages_contain_are_reported_as_lost():
     messages = [
         user("Go."),
         *call("bash", command="cd web && cat src/app.ts old.ts"),
@@ -176,12 +176,12 @@ def test_no_path_vanishes_that_nobody_wrote():
     {"command": "git add ''"}, {"command": "cd ''; cat ''"}, {"command": "cd (; cat a.py)"}, {"command": ")) cd a"},
     {"command": "cat a.py", "workdir": 3}, {"command": "cat a.py", "cwd": " "}, {"command": "(" * 9_000 + "cd a" * 999},
 ])  # fmt: skip
-def test_no_command_is_too_odd(arguments):
+def test_malformed_commands_do_not_raise(arguments):
     effect_of_call(ToolCall("c1", "bash", json.dumps(arguments)), "/srv")
     list(git_steps(arguments["command"]))
 
 
-def test_a_directory_that_is_entered_without_end_is_not_followed():
+def test_a_very_long_chain_of_directory_changes_is_truncated():
     assert next(file_effects("cd a; " * 600 + "cat x.py"))[0].startswith("…/a/")
     assert WorkingDir("/a").enter("b" * 600) == WorkingDir("/a", "…")
 
@@ -209,7 +209,7 @@ def test_a_file_has_one_name_if_tools_name_it_absolutely_and_commands_relatively
     assert sorted(files) == sorted(texts)
 
 
-def test_a_file_that_a_patch_creates_by_its_relative_name_is_the_one_that_others_edit_on_windows():
+def test_relative_and_absolute_windows_paths_of_a_created_file_are_one_file():
     path = "C:\\Users\\ada\\cap\\notes.md"
     body = "*** Begin Patch\n*** Add File: notes.md\n+one\n+two\n*** End Patch"
     messages = [
@@ -231,7 +231,7 @@ def test_a_file_that_a_patch_creates_by_its_relative_name_is_the_one_that_others
     assert "root: C:\\Users\\ada\\cap\\\ncreated, committed: notes.md doc\\plan.md" in text
 
 
-def test_the_root_is_the_folder_without_which_paths_are_shortest():
+def test_the_root_is_the_folder_that_makes_the_listed_paths_shortest():
     """Most files are in `src`, but all are in the folder above it."""
     names = ["src/api.py", "src/app.py", "src/db.py", "src/main.py", "AGENTS.md", "setup.cfg"]
     writes = [
@@ -246,12 +246,12 @@ def test_the_root_is_the_folder_without_which_paths_are_shortest():
     call("Read", "1\ty", file_path="/repo/web/src/v.ts"),  # which of both is meant?
     [m for n in "abc" for m in call("Read", "1\ty", file_path=f"/srv/{n}.ts")],  # most are elsewhere
 ])  # fmt: skip
-def test_a_relative_path_that_may_name_another_file_is_left_alone(reads):
+def test_an_ambiguous_relative_path_is_not_resolved(reads):
     states = states_of(collect([*BOTH, *reads, *call("Bash", command="rm src/v.ts")]))
     assert (states["src/v.ts"], states[V]) == ("deleted", "modified")
 
 
-def test_a_copy_of_the_work_that_is_only_read_is_another_file():
+def test_a_file_read_in_another_copy_of_the_project_stays_a_separate_file():
     messages = [
         *call("Read", "1\told", file_path="/old/src/v.ts"),
         *call("Bash", command="rm src/v.ts"),
@@ -266,14 +266,14 @@ def test_an_earlier_summary_and_later_calls_may_name_a_file_differently():
     assert "created" not in files
 
 
-def test_the_home_folder_is_known_if_paths_show_one() -> None:
+def test_the_home_folder_is_inferred_if_paths_show_exactly_one() -> None:
     paths = ["~/a.py", "b.py", "~"]
     assert expand_home(["/home/ada/x.py", "/srv/y.py"], paths) == {"~/a.py": "/home/ada/a.py"}
     assert expand_home(["/home/ada/x.py", "/Users/bo/y.py"], paths) == {}
     assert expand_home(["/srv/y.py"], paths) == {}
 
 
-def test_a_script_that_powershell_gets_through_a_pipe_is_the_command():
+def test_a_script_piped_into_powershell_is_parsed_as_the_command():
     """Files that were read so were none, and `@'` was a program."""
     script = "$i=1; Get-Content src/a.py | ForEach-Object { '{0,4}: {1}' -f $i, $_; $i++ }"
     piped = f"@'\n{script}\n'@ | powershell -NoProfile -Command -"

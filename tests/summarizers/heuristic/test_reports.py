@@ -10,7 +10,7 @@ from tests.support.messages import call
 from tests.support.summaries import collect, states_of
 
 
-def test_a_command_that_was_killed_after_its_time_has_not_passed():
+def test_a_check_that_timed_out_has_not_passed():
     """mini-swe-agent says so in words alone: a test that hung stood as one that passed."""
     edit = call("write", "Done.", path="a.py", content="a = 1")
     killed = "The last command <command>pytest</command> timed out and has been killed."
@@ -19,7 +19,7 @@ def test_a_command_that_was_killed_after_its_time_has_not_passed():
     assert state.checks == {"pytest": f"stopped: {killed}"}
 
 
-def test_who_interrupts_what_stands_behind_a_check_does_not_stop_the_check():
+def test_interrupting_a_command_after_a_check_does_not_stop_the_check():
     """A server behind the tests is ended with Ctrl-C, as a rule."""
     printed = "Exit code 130\n3 passed in 1.00s\nserving"
     behind, alone = (call("bash", printed, command=c) for c in ("pytest && npm start", "pytest"))
@@ -36,7 +36,7 @@ def script(code, printed):
     ]
 
 
-def test_what_a_script_started_runs_until_it_is_told_that_it_ended():
+def test_a_command_started_by_a_script_runs_until_a_result_reports_its_end():
     """A build of images stood as done as soon as somebody had looked at it once."""
     begin = (
         'const r = await tools.exec_command({cmd:"docker compose build"}); text(JSON.stringify(r))'
@@ -52,7 +52,7 @@ def test_what_a_script_started_runs_until_it_is_told_that_it_ended():
     assert state.checks["docker compose build"].startswith("exit 1") and not state.actions.done
 
 
-def test_keys_for_what_runs_are_no_command_and_nothing_else_runs_beside_it():
+def test_keys_sent_to_a_process_and_refused_commands_are_not_commands():
     """Of OpenHands' one shell: a server stood with the refusal of the next command as its outcome,
     and that test as run."""
     notes = "\n[Current working directory: /a]\n[Python interpreter: /a/python]"
@@ -74,7 +74,7 @@ def test_keys_for_what_runs_are_no_command_and_nothing_else_runs_beside_it():
     assert not state.checks
 
 
-def test_why_a_call_failed_is_not_what_it_was_given_nor_a_mark():
+def test_the_error_of_a_call_is_neither_its_arguments_nor_a_marker():
     """pi repeats the arguments of a call behind what is wrong with them, OpenClaw puts marks around
     pages."""
     given = json.dumps({"message": "There was an error: none of it counts"}, indent=2)
@@ -89,7 +89,7 @@ def test_why_a_call_failed_is_not_what_it_was_given_nor_a_mark():
     ]
 
 
-def test_what_installs_browsers_is_no_check_and_a_plan_in_a_script_is_no_deed():
+def test_playwright_install_is_not_a_check_and_a_plan_update_is_not_an_action():
     install = call("bash", "Done.", command="npx playwright install")
     plan = script('await tools.update_plan({plan:[{step:"Build"}]})', "{}")
     state = collect([user("Go."), *install, *plan])
@@ -97,7 +97,7 @@ def test_what_installs_browsers_is_no_check_and_a_plan_in_a_script_is_no_deed():
     assert collect(call("bash", "1 passed", command="npx playwright test")).checks
 
 
-def test_a_line_that_stands_elsewhere_too_moves_nothing():
+def test_a_line_that_occurs_elsewhere_too_does_not_move_known_lines():
     """What ends a text in quotes moved a file's known lines to where another such line was read."""
     part = "\n".join(f"{at}\tb_{at} = {at}" for at in range(400, 409)) + '\n409\t    """'
     rest = '20\tdef run():\n21\t    """Run."""\n22\t    """'
@@ -120,7 +120,7 @@ def test_an_edit_that_cline_or_roo_code_refused_changed_nothing():
     assert step.has_effect and step.effect.files == (("a.py", "modified"),)
 
 
-def test_what_roo_code_says_around_a_command_s_output_is_none_of_it():
+def test_notes_of_roo_code_around_an_output_are_not_part_of_it():
     where = "Command executed in terminal  within working directory '/a'."
     failed = f"{where} Command execution was not successful, adjust it.\nExit code: 2\nOutput:\nNo."
     results = [

@@ -40,7 +40,7 @@ def summarize(messages, stop, beside=(), room=2_000):
     return drive(RuleSummary(beside=beside)(View.of(messages), 0, stop, room)).text
 
 
-def test_of_a_template_only_what_is_different_stands_in_a_summary():
+def test_lines_that_a_later_request_repeats_are_left_out_of_earlier_ones():
     talk = [ask("T-17"), assistant("T-17 is done."), ask("T-18"), assistant("T-18 is done.")]
     for later in (talk[2:], [*talk[2:], ask("T-19"), assistant("I look at T-19 now.")]):
         messages = [*talk[:2], *later]
@@ -66,7 +66,7 @@ def test_a_pasted_log_does_not_take_the_place_of_all_earlier_requests():
     assert not read_amendments(text, state)
 
 
-def test_the_same_request_behind_a_summary_is_not_in_it():
+def test_a_request_that_is_repeated_after_the_summary_is_not_in_it():
     talk = [
         ask("T-17"),
         assistant("Half of T-17 is done."),
@@ -78,7 +78,7 @@ def test_the_same_request_behind_a_summary_is_not_in_it():
     assert "ticket" not in text
 
 
-def test_what_is_left_of_a_list_stands_with_what_turns_it():
+def test_a_remaining_list_item_is_shown_with_its_negating_heading():
     talk = [
         ask("T-17", "- rename the table\n"),
         assistant("T-17 is done."),
@@ -106,7 +106,7 @@ def test_a_shortened_request_is_no_amendment_of_a_later_summary():
         max_size=4,
     )
 )
-def test_each_line_of_a_request_stands_in_the_summary_or_in_a_request_in_sight(requests):
+def test_each_line_of_a_request_is_in_the_summary_or_in_a_visible_request(requests):
     texts = ["\n".join([f"Ticket {at}.", *lines]) for at, lines in enumerate(requests)]
     *hidden, latest = texts
     state = State(requests=dict.fromkeys(hidden, Request()), in_sight=frozenset({latest}))
@@ -115,7 +115,7 @@ def test_each_line_of_a_request_stands_in_the_summary_or_in_a_request_in_sight(r
         assert line in written or line in latest
 
 
-def test_the_lines_of_a_request_that_has_to_be_cut_are_not_called_shown():
+def test_lines_cut_from_a_request_are_not_counted_as_shown_elsewhere():
     long = "\n".join(f"{n}. Compare table {n} of the report with the ledger." for n in range(200))
     talk = [
         user(f"First.\n{long}"),
@@ -149,7 +149,7 @@ def list_requests(text):
     return [line for line in asked.split("\n") if line.startswith("- ")]
 
 
-def test_a_short_answer_stands_with_the_question_or_with_what_it_chooses():
+def test_a_short_answer_is_listed_with_its_question_or_chosen_option():
     talk = [user("Plan the cache."), assistant(WAYS), user("C"), KEEP, user("yes")]
     talk += [
         assistant("Done. Is `pool_b` to go as well?"),
@@ -165,14 +165,14 @@ def test_a_short_answer_stands_with_the_question_or_with_what_it_chooses():
     ]
 
 
-def test_the_answer_that_stands_beside_a_summary_is_told_what_it_is_to():
+def test_the_summary_names_the_question_of_an_answer_beside_it():
     talk = [user("Plan the cache."), assistant(WAYS), user("the second one"), assistant("I begin.")]
     line = '- the answer "the second one" is to: B. Share it / must be locked'
     for beside in ((), (talk[2],)):
         assert line in summarize(talk, 2 + len(beside), beside).splitlines()
 
 
-def test_a_request_that_says_what_it_is_about_stands_alone():
+def test_a_self_contained_request_is_not_paired_with_a_question():
     for words in ("Now write the docs of the importer.", "Which one is faster?", "x\ny"):
         assert not collect([user("Plan."), assistant(WAYS), user(words)]).questions
     assert not collect([user("Plan."), assistant("All is well."), user("Test it now.")]).questions
@@ -188,7 +188,7 @@ def test_a_request_that_says_what_it_is_about_stands_alone():
     assert len(collect(again).questions["C"]) == 2
 
 
-def test_ways_are_known_by_any_mark_and_an_answer_by_any_word_for_it():
+def test_options_are_recognised_by_any_marker_and_answers_by_any_name_of_one():
     listed = "1. Keep the pool\n2. Drop the pool\n3. Share the pool"
     named = "方案一：保留连接池\n\n方案二：共享连接池"
     for reply, text, way in (
@@ -231,7 +231,7 @@ def test_a_request_is_read_back_whatever_it_ends_with(words, times, questions):
         assert split_request(item) == (text, times, tuple(questions))
 
 
-def test_an_error_that_was_pasted_and_mended_pushes_no_order_out():
+def test_a_pasted_error_does_not_crowd_out_other_requests():
     """It took all the room of the earlier requests, and seven of them were left out."""
     error = "\n".join(f"src/part_{n}.ts:{n}:9 - error TS2769: no overload fits" for n in range(40))
     orders = [f"Order {n}: keep the ring buffer of part {n} as it is, please." for n in range(12)]
@@ -270,7 +270,7 @@ def test_no_request_is_cut_while_there_is_room():
         assert all(line in text for request in asked for line in request.split("\n"))
 
 
-def test_what_was_pasted_between_orders_takes_no_room_that_others_leave():
+def test_pasted_text_between_requests_does_not_take_the_room_left_over():
     """A traceback of a thousand tokens stood whole in place of what was said of the work."""
     trace = "It fails:\n" + "\n".join(f"at step_{n} (app_{n}.ts:{n})" for n in range(100))
     order = "Then:\n" + "\n".join(f"- check part {n} for broken links" for n in range(60))
@@ -280,7 +280,7 @@ def test_what_was_pasted_between_orders_takes_no_room_that_others_leave():
     assert all(line in text for line in (asked[0], asked[2], *order.split("\n")))
 
 
-def test_in_a_chat_no_request_takes_the_room_of_the_dialogue():
+def test_a_long_request_is_cut_in_a_chat_to_leave_room_for_the_dialogue():
     order = "Audit it.\n" + "\n".join(f"- check part {n} for broken links" for n in range(110))
     state = State(requests=dict.fromkeys([order], Request()))
     assert "characters …]" in render_state(state, 2_700, work=0.5)

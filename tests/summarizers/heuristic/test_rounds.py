@@ -35,7 +35,7 @@ def go_on(text, *turns, room=2_000):
 # --- what held ------------------------------------------------------------------------------------
 
 
-def test_a_rule_in_a_request_that_was_cut_is_a_rule_ten_rounds_later():
+def test_a_rule_from_a_truncated_request_is_kept_for_ten_rounds():
     """It stood in the cut request, which had no room in a later round: then it was gone."""
     pasted = f"Mend the error:\n{LOG}\nNever mend it yourself, tell me how."
     first = user("Read the notes of the course."), assistant("I have.")
@@ -46,7 +46,7 @@ def test_a_rule_in_a_request_that_was_cut_is_a_rule_ten_rounds_later():
     assert "Never mend it yourself, tell me how." in text
 
 
-def test_what_a_cut_leaves_of_a_sentence_is_no_rule():
+def test_the_rest_of_a_truncated_sentence_is_not_a_rule():
     given = "## Earlier requests\n- Do it [… 90 characters …]  always as I told you. Never by hand."
     assert [*read_summary(given).constraints] == ["Never by hand."]
 
@@ -63,7 +63,7 @@ def test_requests_that_were_left_out_are_counted_in_later_rounds_too():
     assert shown + counts[0] + text.count("## Current request") == 12
 
 
-def test_a_summary_that_is_all_there_is_keeps_room_beside_a_long_turn():
+def test_a_returned_summary_keeps_its_rules_beside_a_long_tool_result():
     """A result that filled the view left 400 tokens for it: most rules were gone ever after."""
     rules = [f"Never change the values in part number {at} of the settings." for at in range(20)]
     earlier = "## Rules\n" + "\n".join(f"- {rule}" for rule in rules)
@@ -75,7 +75,7 @@ def test_a_summary_that_is_all_there_is_keeps_room_beside_a_long_turn():
     assert all(rule in text for rule in rules)
 
 
-def test_what_was_cut_out_before_counts_when_more_is_cut_out():
+def test_the_count_of_cut_characters_adds_up_over_rounds():
     words = "Sort the parts of this long list out.\n" + "one part after the other\n" * 400
     text = summarize(
         user(words), assistant("Done."), user("And now?"), assistant("No."), room=1_500
@@ -86,7 +86,7 @@ def test_what_was_cut_out_before_counts_when_more_is_cut_out():
     assert int(count) > 9_000
 
 
-def test_a_commit_behind_a_summary_commits_what_was_changed_before_it():
+def test_a_commit_after_a_summary_covers_files_changed_before_it():
     text = summarize(user("Go."), call("write", path="src/a.py", content="a = 1"))
     commit = call(
         "bash",
@@ -96,7 +96,7 @@ def test_a_commit_behind_a_summary_commits_what_was_changed_before_it():
     assert section(go_on(text, commit), "Files") == ["created, committed: src/a.py"]
 
 
-def test_an_error_that_was_mended_behind_a_summary_is_not_open():
+def test_an_error_that_is_fixed_after_a_summary_is_no_longer_listed():
     failed = call("bash", "Error: cannot find module x", is_error=True, command="shop enable hook")
     text = summarize(user("Go."), failed, call("bash", "a", command="ls"))
     assert "last error" in text
@@ -105,7 +105,7 @@ def test_an_error_that_was_mended_behind_a_summary_is_not_open():
     assert not section(again, "Failed")
 
 
-def test_an_error_in_place_of_which_a_later_one_stands_is_told_as_in_one_round():
+def test_a_later_error_replaces_the_last_error_of_an_earlier_summary():
     failed = [
         call("bash", f"Error: no module {name}", is_error=True, command=f"shop enable {name}")
         for name in ("hook", "skill")
@@ -115,7 +115,7 @@ def test_an_error_in_place_of_which_a_later_one_stands_is_told_as_in_one_round()
     assert "shop enable hook" in state.actions.failed
 
 
-def test_how_often_something_was_done_is_counted_over_rounds():
+def test_repetitions_of_a_command_are_counted_across_rounds():
     push = call("bash", "main -> main", command="git push origin main")
     text = summarize(user("Go."), push, push)
     assert section(go_on(text, push), "Done") == [
@@ -123,7 +123,7 @@ def test_how_often_something_was_done_is_counted_over_rounds():
     ]
 
 
-def test_what_still_ran_when_its_turn_ended_is_not_open_for_ever():
+def test_a_background_command_does_not_stay_open_after_its_turn():
     started = "Command running in background with ID: 16772f"
     text = summarize(user("Go."), call("Bash", started, command="npm run serve"))
     again = go_on(
@@ -133,13 +133,13 @@ def test_what_still_ran_when_its_turn_ended_is_not_open_for_ever():
     assert section(again, "Done") == ["- npm run serve -> started, no end was seen"]
 
 
-def test_what_was_wrong_in_a_file_goes_once_that_is_changed_behind_a_summary():
+def test_a_finding_about_a_file_is_dropped_once_the_file_is_edited():
     text = summarize(user("Go."), assistant("The root cause is that a.py locks it twice."))
     assert section(text, "Decisions")
     assert not section(go_on(text, call("edit", path="a.py", old="x", new="y")), "Decisions")
 
 
-def test_the_rules_of_work_hold_in_the_talk_behind_it():
+def test_rules_given_during_work_are_kept_in_the_chat_after_it():
     """Of what is said in a long talk only demands are rules; what was said before was work."""
     rule = "Amounts must be in cents."
     text = summarize(user(rule), call("write", path="src/a.py", content="a = 1"), assistant("So."))
@@ -147,7 +147,7 @@ def test_the_rules_of_work_hold_in_the_talk_behind_it():
     assert rule in go_on(text, *chat)
 
 
-def test_what_is_told_in_a_talk_of_many_rounds_is_no_rule():
+def test_statements_in_a_chat_over_many_rounds_are_not_rules():
     """A talk was none if no round of it had ten answers, and what people told crowded rules out."""
     story = "My uncle always sits by the window."
     text = summarize(
@@ -176,14 +176,14 @@ def test_a_plan_that_the_person_approved_is_the_task_in_later_rounds():
 # --- what is ours, and no content -----------------------------------------------------------------
 
 
-def test_a_request_that_was_cut_to_its_beginning_is_no_amendment_of_a_summary():
+def test_a_truncated_request_in_a_summary_is_not_taken_for_an_amendment():
     """It stood in all later summaries once more, as a note."""
     state = collect([user("Put the external navigation on both sides. " * 9), assistant("Done.")])
     cut = "## Earlier requests\n- Put the external navigation on both sides. [… 344 characters …]"
     assert read_amendments(cut, state) == []
 
 
-def test_marks_of_what_is_left_out_are_not_quoted():
+def test_omission_marks_are_not_quoted():
     text = (
         "## Files\nmodified: src/a.py\n"
         "## Excerpts from the conversation (single sentences; later ones may replace earlier ones)\n"
@@ -200,7 +200,7 @@ def test_marks_of_what_is_left_out_are_not_quoted():
     assert "Production runs on 9417 in Frankfurt." in again
 
 
-def test_an_answer_whose_middle_is_left_out_is_quoted_without_the_mark():
+def test_an_answer_with_an_omission_mark_is_quoted_without_it():
     answer = assistant(
         "The orders service listens on port 8417.\n[… 900 characters …]\nIt is in zone b7."
     )
@@ -209,7 +209,7 @@ def test_an_answer_whose_middle_is_left_out_is_quoted_without_the_mark():
     assert "8417" in text
 
 
-def test_lines_that_were_replaced_behind_a_summary_are_not_quoted_from_it():
+def test_lines_replaced_after_a_summary_are_no_longer_quoted_from_it():
     old = "def load_pool(size): return Lock(size)"
     text = summarize(
         user("Go."), call("read", f"1\t{old}\n2\tdef drain(): ...", path="src/pool.py")
@@ -220,7 +220,7 @@ def test_lines_that_were_replaced_behind_a_summary_are_not_quoted_from_it():
     assert old not in again
 
 
-def test_a_file_that_was_changed_since_its_quote_is_said_to_be_in_later_rounds():
+def test_the_modified_since_mark_of_a_quoted_file_is_kept_in_later_rounds():
     text = (
         "## Files\nmodified: src/pool.py\n## Excerpts (single lines, with gaps between them)\n"
         "### src/pool.py (modified since)\nfrom threading import RecursiveLockFactory\n"
@@ -229,7 +229,7 @@ def test_a_file_that_was_changed_since_its_quote_is_said_to_be_in_later_rounds()
     assert "### src/pool.py (modified since)\nfrom threading" in again
 
 
-def test_an_answer_stands_below_its_request_when_the_work_has_become_a_talk():
+def test_answers_are_listed_below_their_requests_after_work_becomes_a_chat():
     """Answers of earlier rounds stood in a heap, and nobody knew what they were about."""
     asked = "Which port does the orders service have?", "Where does the ledger service run?"
     text = (
@@ -253,7 +253,7 @@ def test_an_answer_stands_below_its_request_when_the_work_has_become_a_talk():
 # --- what is current ------------------------------------------------------------------------------
 
 
-def test_a_command_about_summaries_is_the_current_request():
+def test_a_slash_command_about_summaries_is_the_current_request():
     """The request before it, which was done, stood beside the summary as the current one."""
     command = (
         "<command-message>daily-summary</command-message>\n<command-name>/daily-summary"
@@ -266,7 +266,7 @@ def test_a_command_about_summaries_is_the_current_request():
     assert [*current_request(messages, segment_messages(messages))] == [2]
 
 
-def test_without_room_for_what_was_changed_nothing_is_said_to_be_read():
+def test_read_files_are_listed_only_if_there_is_room_for_changed_ones():
     """A summary named two files that were read, and none of ten that were changed."""
     changed = [
         call("write", path=f"src/{'deep/' * 9}module_{at}.py", content="") for at in range(9)
@@ -277,7 +277,7 @@ def test_without_room_for_what_was_changed_nothing_is_said_to_be_read():
         assert "read: a.md" not in text or "created" in text
 
 
-def test_the_tenth_round_says_what_one_round_says():
+def test_ten_rounds_keep_the_same_state_as_one_round():
     """By files, checks, requests and rules, when the summary is all that came back each time."""
     turns = [
         [
@@ -298,7 +298,7 @@ def test_the_tenth_round_says_what_one_round_says():
     assert last.checks == whole.checks
 
 
-def test_a_view_that_comes_back_ten_times_does_not_grow():
+def test_a_view_that_is_compacted_ten_times_does_not_grow():
     messages = [user("Never use tabs."), assistant("Right.")]
     sizes = list[int]()
     for at in range(10):

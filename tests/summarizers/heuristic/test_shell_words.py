@@ -44,7 +44,7 @@ WRITTEN = "cat > a.py <<'EOF'\nx = 1\ny = 2\nEOF"
     ('rm -rf ~/.agent/skills/"$name"', []),  # not all of them
     ("rm lib/'a.py' && cat Old\\ Notes/b.md", [("lib/a.py", "deleted")]),
 ])  # fmt: skip
-def test_words_marks_and_comments_are_told_apart(command, files):
+def test_shell_words_operators_and_comments_are_parsed(command, files):
     assert list(effect_of_command(command).files) == files
 
 
@@ -58,7 +58,7 @@ def test_a_command_is_named_without_its_comments():
     "for f in *.py; do sed -i 's/x/z/' \"$f\"; done", "git ls-files | xargs perl -pi -e 's/x/z/'",
     "sed -i 's/x/z/' $(git ls-files)",
 ])  # fmt: skip
-def test_the_text_of_files_that_are_edited_without_being_named_may_differ(command):
+def test_files_are_stale_after_an_edit_of_files_that_are_not_named(command):
     assert text_of(WRITTEN) == (["x = 1", "y = 2"], False)
     assert text_of(WRITTEN, command) == (["x = 1", "y = 2"], True)
     assert text_of(WRITTEN, "sed -i 's/x/z/' lib/b.py") == (["x = 1", "y = 2"], False)
@@ -69,12 +69,12 @@ def test_the_text_of_files_that_are_edited_without_being_named_may_differ(comman
     "cat <<'EOF' | sed 's/x/y/' > a.py\nx = 1\nEOF",
     "python - <<'EOF' > a.py\nprint('x = 1')\nEOF",
 ])  # fmt: skip
-def test_what_a_command_writes_is_its_heredoc_only_as_it_stands(command):
+def test_a_heredoc_is_the_text_of_a_file_only_if_it_is_written_unchanged(command):
     assert text_of(command) == ([], True)
     assert text_of("cat > a.py <<EOF\nx = 1\nEOF") == (["x = 1"], False)
 
 
-def test_a_heredoc_is_written_where_its_command_writes():
+def test_a_heredoc_is_written_to_the_file_of_its_own_command():
     command = "echo 1 > b.py && cat > a.py <<'EOF'\nx = 1\nEOF"
     assert text_of(command) == (["x = 1"], False)
 
@@ -89,21 +89,21 @@ def test_a_heredoc_is_written_where_its_command_writes():
     ("python -c 'rm a.py'; git commit -m 'bash -c x'; echo bash -c", "", []),
     ("bash -c '' && sh -c \"", "", []),
 ])  # fmt: skip
-def test_commands_that_are_given_to_a_shell_as_one_word_are_read(command, checks, effects):
+def test_commands_passed_to_a_shell_as_one_argument_are_parsed(command, checks, effects):
     assert shell.find_checks(command).text == checks
     assert list(shell.file_effects(command)) == effects
     trimmed = shell.find_checks(f"bash -c '{checks} 2>&1' | tail -5")
     assert not checks or trimmed.has_own_error
 
 
-def test_a_commit_and_a_check_that_a_shell_makes_are_noted():
+def test_a_commit_in_the_argument_of_a_shell_is_parsed():
     assert list(shell.git_steps("bash -lc 'cd a && git add b.py && git commit -m c'")) == [
         ("add", ["a/b.py"]), ("commit", []),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("home", ["~", "$HOME", "${HOME}", "$env:USERPROFILE"])
-def test_what_is_in_the_home_folder_is_known(home):
+def test_paths_in_the_home_folder_are_recognised_by_tilde_or_variable(home):
     assert list(shell.file_effects(f'rm -rf "{home}/.a/b"')) == [("~/.a/b", "deleted")]
     assert not list(shell.file_effects('rm -rf "$HOMES/.a/b"'))
 
@@ -120,7 +120,7 @@ def test_programs_of_windows_delete_and_move_files() -> None:
 @pytest.mark.parametrize("command", [
     "git clean -fdq", "git apply fix.patch", "find . -name '*.md' -exec sed -i s/a/b/ {} +", "ls | xargs sed -i s/a/b/",
 ])  # fmt: skip
-def test_what_may_change_any_file_makes_what_is_known_of_them_stale(command):
+def test_a_command_that_may_change_any_file_makes_known_files_stale(command):
     messages = [*bash("sed -i s/a/b/ c.md && git checkout c.md"), *bash("cat c.md", "x")]
     assert states_of(collect(messages)) == {"c.md": "restored"}
     messages += bash(command)
@@ -144,13 +144,13 @@ def test_what_may_change_any_file_makes_what_is_known_of_them_stale(command):
         ("for f in 1 2; do rm a.py; done; then rm b.py; fi; rm c.py", ["a.py", "b.py", "c.py"]),
     ],
 )
-def test_nobody_knows_which_branch_of_an_if_ran(command, files):
+def test_commands_in_the_branches_of_an_if_are_not_counted(command, files):
     """A folder was deleted and committed that had never been there."""
     assert [path for path, _ in shell.file_effects(command, UNKNOWN_SESSION_DIR)] == files
     assert "commit" not in [verb for verb, _ in shell.git_steps(command, UNKNOWN_SESSION_DIR)]
 
 
-def test_a_folder_in_parentheses_is_a_folder():
+def test_a_folder_name_in_parentheses_is_part_of_the_path():
     """Next.js has such; files that were deleted in one stood as modified."""
     for path in ("'app/(main)/x.tsx'", r"app/\(main\)/x.tsx"):
         assert effect_of_command(f"rm {path}").files == (("app/(main)/x.tsx", "deleted"),)

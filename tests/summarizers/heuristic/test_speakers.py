@@ -15,7 +15,7 @@ def ran(id: str, command: str, output: str) -> list[Message]:
     return [Message("assistant", (call,)), Message("tool", (ToolResult(id, (Text(output),)),))]
 
 
-def test_f4_what_a_client_puts_into_the_users_role_is_no_request_and_no_constraint() -> None:
+def test_f4_client_text_in_user_messages_is_neither_request_nor_constraint() -> None:
     """A skill's body, a task notification, a developer's message and a pasted guide were the user's own words."""
     messages = [
         user("Base directory for this skill: /s/pdf\n\nYou must never use colour."),
@@ -35,7 +35,7 @@ def test_f4_what_a_client_puts_into_the_users_role_is_no_request_and_no_constrai
     assert state.checks == {"make": "ok"}
 
 
-def test_d4_a_command_that_a_person_ran_once_is_a_command_and_no_request() -> None:
+def test_d4_a_command_that_the_user_ran_is_a_command_and_not_a_request() -> None:
     """aider tells of it in the user's role: its output stood among the requests, and nobody knew that it failed."""
     report = "I ran this command:\n\npytest -k 1\n\nAnd got this output:\n\nE   ValueError: 7"
     state = collect([user("Please add it."), user(report), user("More.")])
@@ -47,7 +47,7 @@ def test_d4_a_command_that_a_person_ran_once_is_a_command_and_no_request() -> No
     assert not asked.checks
 
 
-def test_a_command_that_the_model_shows_and_a_person_answers_was_not_run() -> None:
+def test_a_command_in_a_code_block_that_the_user_answers_was_not_run() -> None:
     """Advice in a chat stood among the commands that ran."""
     shown = assistant("Then upload it:\n\n```bash\nmkdir -p skills && touch skills/vue.zip\n```")
     output = user("<returncode>0</returncode>\n<output>\n</output>")
@@ -56,7 +56,7 @@ def test_a_command_that_the_model_shows_and_a_person_answers_was_not_run() -> No
         assert any(step.kind == "call" for step in steps) is has_run
 
 
-def test_what_a_person_runs_is_not_the_command_that_the_model_shows() -> None:
+def test_a_command_that_the_user_types_is_not_the_one_the_model_suggested() -> None:
     """Claude Code sends what was typed behind a caveat of its own, and the advice had run."""
     shown = assistant("Set it:\n\n```bash\ngit remote set-url origin x\n```")
     caveat = user("<local-command-caveat>Caveat: these are the user's.</local-command-caveat>")
@@ -88,7 +88,7 @@ def test_f4_comments_status_lines_headings_and_guesses_are_no_decisions() -> Non
     ]
 
 
-def test_f4_a_hint_is_no_error_and_a_later_success_clears_it() -> None:
+def test_f4_a_git_hint_is_not_the_error_and_a_later_success_clears_the_error() -> None:
     """git's hint stood as the last error, also after the push had gone through."""
     output = "error: failed to push some refs to 'x'\nhint: Updates were rejected: not found upstream\nExit code: 1"
     assert find_error_line(output) == "error: failed to push some refs to 'x'"
@@ -111,7 +111,7 @@ def test_f4_a_hint_is_no_error_and_a_later_success_clears_it() -> None:
         ("cd a && pytest -q 2>&1 | tail -3", "pytest -q b", True),
     ],
 )
-def test_f4_an_error_is_over_when_its_command_succeeds_among_others(
+def test_f4_an_error_is_cleared_when_its_command_succeeds_among_others(
     failed: str, later: str, is_mended: bool
 ) -> None:
     """`git push` had gone through behind `git pull --rebase &&`, and its rejection was still the last error."""
@@ -127,7 +127,7 @@ def test_f4_an_error_is_over_when_its_command_succeeds_among_others(
     "error: failed to push some refs\nhint: pull first", "共 12 个用例，2 个失败", "bash: tox: command not found",
     "Traceback (most recent call last):\n  File 'a.py', line 1\nValueError: bad",
 ])  # fmt: skip
-def test_f4_work_that_says_it_failed_is_not_called_ok(output: str) -> None:
+def test_f4_a_check_whose_output_reports_a_failure_is_not_ok(output: str) -> None:
     """Chat Completions, the Responses API and Gemini flag no failed result: `[ok] pytest` stood beside `1 failed`."""
     state = collect([user("Go."), *ran("1", "pytest -q", output)])
     assert state.checks["pytest -q"].startswith("failed: ")
@@ -138,13 +138,13 @@ def test_f4_work_that_says_it_failed_is_not_called_ok(output: str) -> None:
     "12 passed, 0 failed in 0.2s", "Found 0 errors.", "Encrypted: 4\nErrors: 0", "Found 3 errors (3 fixed, 0 remaining).", "12 个用例，0 个失败", "",
     "2 failed, then 2 passed again\nExit code: 0", "test_failing.py .. [100%]",
 ])  # fmt: skip
-def test_f4_work_that_went_well_is_called_ok(output: str) -> None:
+def test_f4_a_check_whose_output_reports_no_failure_is_ok(output: str) -> None:
     assert (
         collect([user("Go."), *ran("1", "pytest -q", output)]).checks["pytest -q"].startswith("ok")
     )
 
 
-def test_what_cline_says_of_calls_is_read():
+def test_calls_results_and_plans_of_cline_are_parsed():
     """Files it wrote were told as deeds, failed commands as done, and its plan was unknown."""
     plan = "- [x] Read\n- [ ] Write tests"
     failed = "Command failed with exit code 1.\nOutput:\n1 failed, 2 passed"
@@ -191,6 +191,6 @@ MISREAD = "\ufffd\ufffd\ufffd:1\n+ cat\n\ufffd\ufffdδ\ufffd\n    + CategoryInfo
         ("Error: spawn EPERM\nError: Build failed with 1 error:\n", "Error: spawn EPERM"),
     ],
 )
-def test_the_line_that_says_what_went_wrong_is_not_where_more_is_said(output, line):
+def test_the_error_line_names_the_cause_and_not_a_log_file_or_a_category(output, line):
     """It was where npm has its log, how PowerShell files an error, and what heads a list."""
     assert find_error_line(output) == line

@@ -77,7 +77,7 @@ def test_files_that_were_touched_long_ago_do_not_fill_a_summary_with_their_text(
     "ERROR:\nNo replacement was performed, old_str `limit_3` did not appear verbatim.",
     "Failed to edit, 0 occurrences found for old_string.",
 ])  # fmt: skip
-def test_a_file_is_not_modified_by_an_edit_that_is_answered_by_an_error(result):
+def test_a_file_is_not_modified_by_an_edit_that_returns_an_error(result):
     read = call("Read", FILE, file_path="/a/pool.py")
     text = summarize([user("Go."), *read, *edit("limit_3", "never_written = 1", result)])
     assert "read: /a/pool.py" in text
@@ -87,7 +87,7 @@ def test_a_file_is_not_modified_by_an_edit_that_is_answered_by_an_error(result):
     assert "limit_3 = compute_limit(3)" in text
 
 
-def test_what_a_command_changed_before_its_test_failed_is_modified():
+def test_a_file_changed_before_a_failing_test_in_one_command_is_listed():
     command = "sed -i s/a/b/ pool.py && pytest -q"
     denied = "The user does not want to take this action."
     assert (
@@ -108,7 +108,7 @@ def test_the_files_of_a_deleted_folder_are_deleted_with_it():
     }
 
 
-def test_what_a_command_writes_into_a_file_is_the_files_text():
+def test_a_heredoc_written_to_a_file_is_the_files_text():
     write = "cat > run.py <<'EOF'\nprint(first_limit, 1)\nEOF\npython run.py"
     again = "cat > run.py <<'EOF'\nprint(second_limit, 2)\nEOF"
     text = summarize([user("Go."), *call("bash", command=write), *call("bash", command=again)])
@@ -119,7 +119,7 @@ def test_what_a_command_writes_into_a_file_is_the_files_text():
     assert "first_limit" not in summarize(gone)
 
 
-def test_what_a_command_printed_is_not_quoted_when_it_ran_again():
+def test_output_of_a_command_is_not_quoted_once_it_ran_again():
     messages = [
         user("Go."),
         *call(
@@ -132,7 +132,7 @@ def test_what_a_command_printed_is_not_quoted_when_it_ran_again():
     assert "FAILED" not in text
 
 
-def test_a_step_is_announced_until_the_model_speaks_again():
+def test_an_announced_step_is_listed_until_the_next_text_of_the_model():
     first = call("bash", "ok", "Let me look at pool_size first.", command="make")
     silent = call("bash", "ok", command="make")
     speaking = call("bash", "ok", "It holds 8 connections at most.", command="make")
@@ -146,7 +146,7 @@ def test_a_step_is_announced_until_the_model_speaks_again():
     assert "announced last: Let me look." in summarize([earlier, *silent])
 
 
-def test_a_request_that_stays_beside_the_summary_is_not_said_in_it():
+def test_a_request_that_stays_beside_the_summary_is_not_repeated_in_it():
     task, later = user("Repair the pool. Never restart it."), user("And write the changelog.")
     messages = [
         task,
@@ -160,19 +160,19 @@ def test_a_request_that_stays_beside_the_summary_is_not_said_in_it():
     assert "- make lint -> ok" in text
 
 
-def test_the_newest_conclusions_before_a_call_stand_for_a_monologue():
+def test_only_the_newest_two_conclusions_before_a_call_are_kept():
     thoughts = " ".join(f"The issue is `name_{n}` because it is unset." for n in range(9))
     messages = [user("Go."), *call("bash", "ok", thoughts, command="ls")]
     assert len(collect(messages).decisions) == 2
     assert len(collect([user("Go."), Message("assistant", (Text(thoughts),))]).decisions) == 9
 
 
-def test_words_that_chinese_and_japanese_share_conclude_nothing_in_japanese():
+def test_words_shared_with_chinese_do_not_make_conclusions_in_japanese():
     assert not list(find_conclusions("まず構成を確認します。", final=False))
     assert list(find_conclusions("已确认原因是锁被获取两次。", final=False))
 
 
-def test_a_finding_says_something_of_what_it_names():
+def test_a_note_is_a_finding_only_if_it_states_something_about_a_name():
     text = "`mysql_is_mariadb`. `ensure_connection()`. See `pool.py`."
     assert list(find_notes(text)) == ["See `pool.py`."]
     messages = [
@@ -186,7 +186,7 @@ def test_a_finding_says_something_of_what_it_names():
     assert "very strict" not in text
 
 
-def test_what_repeats_the_heading_is_not_quoted():
+def test_tool_output_that_repeats_the_heading_is_not_quoted():
     listing = "Here's the result of running `cat -n` on /a/pool.py:\n" + FILE
     messages = [
         user("Go."),
@@ -198,14 +198,14 @@ def test_what_repeats_the_heading_is_not_quoted():
     assert "### commands" not in text
 
 
-def test_what_is_asked_or_intended_is_no_conclusion():
+def test_questions_and_intentions_are_not_conclusions():
     for text in ("Please confirm whether I may.", "I need to decide which to choose, so I run it."):
         assert not list(find_conclusions(text, final=True))
     for text in ("The root cause: two locks are taken.", "I chose the second way for its speed."):
         assert list(find_conclusions(text, final=True))
 
 
-def test_of_an_answer_the_code_is_quoted_too_in_whole_lines():
+def test_code_in_a_chat_answer_is_quoted_in_whole_lines():
     """Who is asked to write down what was designed needs it."""
     answer = "The pool of Kiel holds nine.\n```\nexpect(pool_size).not.toEqual(limit_9);\n```\nIt is red."
     chat = [
@@ -218,7 +218,7 @@ def test_of_an_answer_the_code_is_quoted_too_in_whole_lines():
     assert "expect(pool_size).not.toEqual(limit_9);" in text
 
 
-def test_a_files_text_is_what_one_command_printed_of_it():
+def test_only_output_of_a_single_command_is_the_text_of_a_file():
     listed = call(
         "bash", '"vue": "^3.4.21"\nen.json  ja.json', command="cd web && cat package.json && ls"
     )
@@ -230,7 +230,7 @@ def test_a_files_text_is_what_one_command_printed_of_it():
     assert "### web/pinia.json" in text
 
 
-def test_what_a_command_printed_is_not_quoted_when_the_newest_messages_run_it_again():
+def test_output_of_a_command_is_not_quoted_if_the_newest_messages_run_it_again():
     first = call(
         "bash", "FAILED tests/test_pool.py::test_drain - no_slot\n1 failed", command="make"
     )
@@ -240,7 +240,7 @@ def test_what_a_command_printed_is_not_quoted_when_the_newest_messages_run_it_ag
     assert "test_drain - no_slot" not in summarize(messages, stop=3)
 
 
-def test_of_what_is_said_at_length_before_a_call_only_names_count():
+def test_only_short_notes_that_name_something_are_quoted_before_a_call():
     read = call("Read", "x", file_path="src/clock.py")
     brief = "Rows written before have no zone; `src/clock.py` takes them for local."
     thoughts = " ".join(f"Perhaps {word} in `src/clock.py` is odd." for word in "abcde")
@@ -252,7 +252,7 @@ def test_of_what_is_said_at_length_before_a_call_only_names_count():
     assert "takes them for local" not in summarize(messages)
 
 
-def test_what_an_exchange_is_about_ends_with_its_sentence():
+def test_the_label_of_an_exchange_does_not_cross_a_sentence():
     asked = ["You're right. Military history is profound.", "What is military history?"]
     answers = [
         "All right.",
@@ -270,7 +270,7 @@ def test_a_line_keeps_its_indentation_by_tabs():
     assert "\n\tdefer release_all(p.mu)" in text
 
 
-def test_a_commit_that_prints_nothing_is_told_by_its_message():
+def test_a_commit_that_prints_nothing_is_listed_with_its_message():
     commit = call("bash", "", command="git add -A && git commit -qm 'web: Orders page' && git push")
     assert collect(commit).checks == {"git commit": "ok: web: Orders page"}
     commit = call("bash", "", command='git commit -m "$(cat <<EOF\nLong.\nEOF\n)"')
@@ -290,7 +290,7 @@ def test_a_commit_that_prints_nothing_is_told_by_its_message():
     ("npm run build && git push", "[build] 3 tests passed", "[build] 3 tests passed"),
     ("npm run build", "[build] Complete!", "exit 1"),
 ])  # fmt: skip
-def test_the_exit_code_of_a_longer_command_is_not_its_checks(command, text, outcome):
+def test_the_exit_code_of_a_compound_command_is_not_that_of_its_check(command, text, outcome):
     state = collect(call("Bash", f"Exit code 1\n{text}", is_error=True, command=command))
     assert state.checks.get("npm run build", None) == outcome or (
         outcome and state.checks["npm run build"].startswith(outcome)
@@ -298,7 +298,7 @@ def test_the_exit_code_of_a_longer_command_is_not_its_checks(command, text, outc
     assert bool(state.failure.call) == bool(outcome and outcome.startswith("exit"))
 
 
-def test_a_result_that_is_left_out_tells_no_outcome():
+def test_an_omitted_result_gives_no_outcome():
     gone = "[Compacted history content evicted to cold storage]"
     assert not collect(call("Bash", gone, command="npm test 2>&1 | tail -40")).checks
     failed = call("Bash", "<error: 3 tests failed>", is_error=True, command="npm test")
@@ -314,7 +314,7 @@ def test_a_result_that_is_left_out_tells_no_outcome():
     ("rm -rf app && pytest -q && git add -A && git commit -m x", True),
     ("cd /repo && rm -rf app && ls", True),
 ])  # fmt: skip
-def test_what_may_be_made_again_is_not_deleted(command, is_deleted):
+def test_a_folder_that_the_command_may_create_again_is_not_deleted(command, is_deleted):
     creation = f"{'cd /repo && ' * command.startswith('cd')}touch app/models.py"
     messages = [*call("bash", command=creation), *call("bash", command=command)]
     files = {path.split("/repo/")[-1]: file.state for path, file in collect(messages).files.items()}
@@ -335,7 +335,7 @@ def test_a_step_that_was_announced_and_done_is_not_next():
         assert collect(log).next_step == "Now let me write the adapter."
 
 
-def test_a_failure_that_the_work_went_on_from_is_no_open_one():
+def test_a_failure_is_no_longer_open_after_many_later_changes():
     failed = call("Bash", "Exit code 127\ntimeout: not found", is_error=True, command="timeout 3 x")
     looks = [m for n in range(30) for m in call("bash", f"row {n} is there", command=f"cat {n}")]
     work = [m for n in range(30) for m in edit(f"limit_{n}", f"bound_{n}")]
@@ -344,7 +344,7 @@ def test_a_failure_that_the_work_went_on_from_is_no_open_one():
     assert not collect([*failed, *work]).failure.error
 
 
-def test_what_stands_above_a_list_is_no_rule():
+def test_a_line_that_introduces_a_list_is_not_a_rule_by_itself():
     """Nor is what stands below it one alone: see test_heads.py."""
     state = collect([user("Do NOT:\n- touch the schema\nEnsure:\nNever delete the old rows.")])
     rules = ["Do NOT: touch the schema", "Ensure: Never delete the old rows."]
@@ -354,7 +354,7 @@ def test_what_stands_above_a_list_is_no_rule():
         assert len(collect([user(rule)]).constraints) == 1
 
 
-def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
+def test_a_fault_is_no_longer_listed_once_its_file_was_changed():
     fault = "The root cause is that `pool.py` never frees a slot."
     line = "The fix is missing: `drain_all()` ignores the limit."
     unchanged = "The problem is that `clock.py` never stops."
@@ -382,14 +382,14 @@ def test_what_was_found_wrong_is_no_decision_once_its_file_was_changed():
     assert "never frees" not in text.partition("## Decisions")[2].partition("##")[0]
 
 
-def test_what_was_found_wrong_holds_when_a_folder_is_deleted():
+def test_a_fault_that_names_no_file_stays_when_a_folder_is_deleted():
     """`rm -r build/` took all that named no file out of the decisions."""
     fault = "The root cause is the clock, which runs too fast."
     asked = [user("Review it."), assistant(fault), user("Clean up.")]
     assert set(collect([*asked, *call("bash", command="rm -rf build/")]).decisions) == {fault}
 
 
-def test_a_cause_that_was_supposed_on_the_way_is_no_decision_once_the_turn_is_over():
+def test_a_cause_assumed_during_a_turn_with_edits_is_dropped_after_it():
     """It stood there as if it held, beside the files in which it was mended, or another cause was."""
     cause, choice = "The root cause is the clock, it is broken.", "We use SQLite here."
     asked = [user("Mend the pool."), *call("bash", "ok", f"{cause} {choice}", command="make")]
@@ -411,7 +411,7 @@ def test_a_cause_that_was_supposed_on_the_way_is_no_decision_once_the_turn_is_ov
 
 
 @pytest.mark.parametrize("lines", ["## Agreed\n\n### Storage\n\n", "Agreed:\n\n- Storage:\n  - "])
-def test_what_is_agreed_is_so_below_a_part_of_it(lines):
+def test_an_agreement_below_a_subheading_is_a_conclusion(lines):
     agreed = "SQLite stays for the cache of all sessions."
     assert [text for _, text in find_conclusions(lines + agreed, final=True)] == [agreed]
 
@@ -439,7 +439,7 @@ def document(title, count=6):
     return f"# {title}\n\n" + "\n".join(f"{n}. {title} needs step {n} of it." for n in range(count))
 
 
-def test_the_task_is_what_people_name_not_a_page_that_was_edited_nor_a_skills():
+def test_the_task_is_the_document_that_the_user_names():
     page = document("How plans come about")
     skill = call(
         "Read",
@@ -474,7 +474,7 @@ def test_the_task_is_whole_though_a_part_of_it_was_read_again():
     assert [line[:2] for line in text.split("\n")[2:]] == [f"{n}." for n in range(9)]
 
 
-def test_a_failed_edit_of_a_file_is_mended_by_another_tool():
+def test_the_error_of_a_failed_edit_is_cleared_by_another_write_to_its_file():
     failed = edit("a", "b", "String to replace not found in file.", is_error=True)
     assert collect(
         [user("Go."), *failed, *call("Write", path="/a/other.py", content="x")]
@@ -484,7 +484,7 @@ def test_a_failed_edit_of_a_file_is_mended_by_another_tool():
     ).failure.error
 
 
-def test_what_ran_again_behind_the_summary_fails_as_it_fails_there():
+def test_a_failure_is_not_listed_if_its_command_ran_again_after_the_summary():
     ran = "PYTHONPATH=src python3 test_pool.py"
     messages = [
         user("Go."),
@@ -498,7 +498,7 @@ def test_what_ran_again_behind_the_summary_fails_as_it_fails_there():
     assert "No module named 'yaml'" not in summarize(messages, 5)
 
 
-def test_an_answer_in_the_same_words_is_not_to_the_question_of_an_earlier():
+def test_a_repeated_answer_is_not_paired_with_the_question_of_an_earlier_one():
     def ask(question):
         return [Message("assistant", (Text(question),)), user("yes")]
 
@@ -508,19 +508,19 @@ def test_an_answer_in_the_same_words_is_not_to_the_question_of_an_earlier():
     assert 'the answer "yes" is to: Shall I bind a key?' in summarize([*asked, *work], 4)
 
 
-def test_what_a_tool_answers_with_an_error_was_not_read():
+def test_a_file_whose_read_returned_an_error_is_not_listed():
     answer = '{\n  "status": "error",\n  "tool": "read",\n  "error": "ENOENT: no such file"\n}'
     messages = [user("Go."), *call("read", answer, path="/a/memory.md")]
     assert not collect(messages).files
     assert "memory.md" not in summarize(messages)
 
 
-def test_a_list_with_questions_is_no_plan():
+def test_a_checklist_of_questions_is_not_a_plan():
     checked = "Check by:\n- [ ] Is the key unique?\n- [ ] Nothing is written twice"
     assert "- [ ]" not in summarize([user("Go."), Message("assistant", (Text(checked),))])
 
 
-def test_only_source_in_the_work_waits_for_a_test():
+def test_only_source_files_are_listed_as_not_tested():
     """Logs, lists of ignored files and scripts for a moment did, too."""
     paths = ("/a/README.md", "/a/.gitignore", "/a/run.log", "/tmp/probe.py", "/a/b.py")
     written = [message for path in paths for message in call("Write", path=path, content="x")]
@@ -528,7 +528,7 @@ def test_only_source_in_the_work_waits_for_a_test():
     assert "created, not tested since: /a/b.py\n" in text
 
 
-def test_of_a_long_plan_all_parts_stand_and_what_is_still_to_be_done():
+def test_all_headings_and_open_items_of_a_long_plan_are_shown():
     """One change of ten stood there, and all of it was done."""
     details = "\n".join(f"It touches the module in place {n} of many." for n in range(40))
     parts = "\n".join(f"## Change number {n} of the plan\n\n{details}" for n in range(10))
@@ -543,7 +543,7 @@ def test_of_a_long_plan_all_parts_stand_and_what_is_still_to_be_done():
     assert "Rename the first" in text and "(in parts)" not in text
 
 
-def test_the_text_of_a_command_is_not_quoted_as_the_persons():
+def test_the_text_of_a_command_is_not_quoted_as_the_users_request():
     """The example in a command's manual read as their task."""
     manual = "Pre-compaction memory flush.\n" + "\n".join(
         f"Example {n}: add `user_login_{n}` to `page_{n}`." for n in range(80)
@@ -557,7 +557,7 @@ def test_the_text_of_a_command_is_not_quoted_as_the_persons():
     assert line.endswith(" characters …] …") and line.count(" characters …]") == 1
 
 
-def test_what_a_person_gives_a_command_stands_whole_and_of_its_text_a_line_that_tells():
+def test_arguments_of_a_command_are_shown_in_full_and_its_template_in_one_line():
     """Of the application that was asked for stood `## User Input [… 17872 characters …]`."""
 
     def call_spec_kit(given, path):
@@ -601,11 +601,11 @@ def test_what_a_person_gives_a_command_stands_whole_and_of_its_text_a_line_that_
         ("", ""),
     ],
 )
-def test_a_text_opens_with_the_first_line_that_tells(text, opening):
+def test_the_opening_of_a_text_is_its_first_line_with_content(text, opening):
     assert first_content_line(text) == opening
 
 
-def test_the_instructions_of_an_agent_that_a_person_chose_are_no_request_of_theirs():
+def test_instructions_of_a_chosen_agent_are_not_the_users_request():
     """GitHub Copilot CLI puts them before the person's words, which it gives nothing of."""
     manual = "## User Input\n\n```text\n$ARGUMENTS\n```\n\nWrite nothing but the plan.\n" * 2
     asked = f"<agent_instructions>\n{manual}</agent_instructions>\n\nSell `cart_a` first."
@@ -615,7 +615,7 @@ def test_the_instructions_of_an_agent_that_a_person_chose_are_no_request_of_thei
     assert "$ARGUMENTS\n" not in requests[0] and "[… " in requests[0]
 
 
-def test_a_programs_own_folder_is_no_root():
+def test_a_programs_configuration_folder_is_not_the_root():
     reads = [
         message
         for name in ("skills/a.md", "skills/b.md", "memory/c.md")
@@ -636,7 +636,7 @@ def test_a_programs_own_folder_is_no_root():
         ("cargo install ripgrep", "pyproject.toml", False),
     ],
 )
-def test_what_notes_the_packages_may_differ_behind_a_command_that_adds_one(command, path, is_stale):
+def test_a_package_manifest_is_stale_after_a_command_that_adds_a_package(command, path, is_stale):
     """`package.json` stood without the package that had been installed."""
     read = call("Read", '{\n  "name": "shop_of_pools",\n  "scripts": {}\n}', file_path=path)
     text = summarize([user("Go."), *read, *call("Bash", "added 4 packages", command=command)])
@@ -647,7 +647,7 @@ def test_what_notes_the_packages_may_differ_behind_a_command_that_adds_one(comma
 @pytest.mark.parametrize(
     "waiting", ["Waiting for the `pool_scan` agent.", "等待 `pool_scan` 完成。"]
 )
-def test_what_the_model_waited_for_stands_in_no_later_turn(waiting):
+def test_a_statement_of_waiting_is_not_quoted_in_a_later_turn(waiting):
     """Agents that had long ended seemed to run on."""
     later = [user("Go on with the report."), assistant("It is written to `report_of_pools.md`.")]
     answer = assistant(f"`pool_read` has 71 rows. {waiting}")

@@ -53,7 +53,7 @@ def test_a_report_or_a_guess_is_no_decision(text):
     assert not list(find_conclusions(text, final=True))
 
 
-def test_a_reason_counts_where_it_ends_a_turn_in_which_the_model_worked():
+def test_a_reason_is_a_decision_only_at_the_end_of_a_turn_with_tool_calls():
     reason = "`pool_a` is slow because `pool_b` holds its lock."
     asked = [user("How does it work?")]
     assert not collect([*asked, assistant(reason)]).decisions
@@ -66,14 +66,14 @@ def test_a_reason_counts_where_it_ends_a_turn_in_which_the_model_worked():
 @pytest.mark.parametrize(
     "head", ["决策路径", "How the decision tree works", "選ぶ解決策", "Conclusion", "由谁决定"]
 )
-def test_a_heading_that_only_holds_the_word_settles_nothing(head):
+def test_a_heading_that_only_resembles_decisions_makes_no_conclusion(head):
     text = f"## {head}\n\n- `pool_a` stays in memory"
     assert not list(find_conclusions(text, final=True))
     settled = text.replace(head, "Decisions made")
     assert list(find_conclusions(settled, final=True))
 
 
-def test_what_the_next_request_denies_is_not_decided():
+def test_a_conclusion_that_the_next_request_denies_is_dropped():
     cause = "The problem is the desktop program."
     exchange = [user("Why?"), assistant(cause)]
     assert cause in collect([*exchange, user("Then mend that in the program, please.")]).decisions
@@ -83,7 +83,7 @@ def test_what_the_next_request_denies_is_not_decided():
     assert collect([*exchange, user("Do not touch the desktop program any more.")]).decisions
 
 
-def test_why_something_failed_is_not_decided_if_it_works_as_it_is():
+def test_a_cause_of_a_failure_is_dropped_if_the_command_works_unchanged():
     cause = "The problem is that the pond is missing here, it answers with code 503."
     refused = call("bash", "Error: refused\nExit code: 1", command="make pond")
     exchange = [user("Fill it."), *refused, assistant(cause), user("Try again.")]
@@ -93,7 +93,7 @@ def test_why_something_failed_is_not_decided_if_it_works_as_it_is():
     assert cause not in collect([*exchange, *again]).decisions
 
 
-def test_a_plan_says_how_many_turns_ago_it_was_made():
+def test_an_open_plan_shows_how_many_turns_ago_it_was_made():
     plan = call("TodoWrite", todos=[{"content": "Write it up", "status": "pending"}])
     planned = [user("Do it."), *plan, assistant("I have read all of it. Shall I go on?")]
     assert list_open([*planned, user("yes")]) == "- [ ] Write it up"
@@ -104,7 +104,7 @@ def test_a_plan_says_how_many_turns_ago_it_was_made():
     assert list_open(later) == "- turns since this plan: 4\n- [ ] Write it up"
 
 
-def test_an_error_behind_which_work_went_on_ends_with_the_turn():
+def test_an_error_after_which_work_continued_is_dropped_at_the_end_of_the_turn():
     failed = [user("Go."), *call("bash", "error: no way\nExit code: 1", command="install x")]
     question = user("Now tell me in detail what the other program does.")
     assert "no way" in list_open([*failed, assistant("It fails."), question])
@@ -116,7 +116,7 @@ def test_an_error_behind_which_work_went_on_ends_with_the_turn():
     assert not list_open([user("Go."), *call("bash", rejected, is_error=True, command="make")])
 
 
-def test_what_was_announced_before_a_later_request_is_not_open():
+def test_a_step_announced_before_a_later_request_is_not_open():
     messages = [user("Go."), *call("Read", say="Let me read the pool.", file_path="/a/pool.py")]
     assert "announced last: Let me read the pool." in list_open(messages)
     assert not list_open([*messages, user("Stop, do something else with the other file.")])
@@ -134,12 +134,12 @@ def test_a_file_that_is_changed_and_tested_behind_the_summary_is_tested():
     assert state.files["a.py"].is_checked
 
 
-def test_an_error_is_a_line_that_says_something():
+def test_the_error_line_is_one_with_words_and_not_a_stack_frame():
     output = 'it broke in the pool\n    at drain (pool.js:1:2)\n  File "pool.py", line 3\n  ^^^\n}'
     assert find_error_line(output) == "it broke in the pool"
 
 
-def test_a_reply_stands_with_its_question_before_a_list_and_with_all_that_it_names():
+def test_a_reply_is_paired_with_the_question_above_a_list_or_the_options_chosen():
     ways = "".join(f"- way number {n} of the pool\n" for n in range(9))
     assert (
         find_question(f"I read it.\n\nWhich do you want?\n\n{ways}", "ok") == "Which do you want?"
@@ -149,7 +149,7 @@ def test_a_reply_stands_with_its_question_before_a_list_and_with_all_that_it_nam
     assert find_question(text, "1 e faça tudo sem perguntar") == "1. Write it"
 
 
-def test_a_reply_stands_with_what_each_question_lists():
+def test_a_reply_to_several_questions_is_paired_with_each_chosen_option():
     table = "|Option|Answer|\n|---|---|\n|A      |{0} kept|\n|B      |{0} cut|\n"
     text = "".join(f"## Question {n}\nWhich?\n\n" + table.format(f"pool {n}") for n in (1, 2, 3))
     chosen = "A      /pool 1 kept; B      /pool 2 cut; A      /pool 3 kept".replace("      ", " ")
@@ -161,13 +161,13 @@ def test_a_reply_stands_with_what_each_question_lists():
 @pytest.mark.parametrize(
     "reply", ["có, làm tất cả và kiểm tra lại", "Yes, do all of it and look twice"]
 )
-def test_a_reply_that_begins_with_yes_stands_with_the_question(reply):
+def test_a_reply_that_begins_with_yes_is_paired_with_the_question(reply):
     text = "Shall I write the log of the pool into `pond.md`?"
     assert find_question(text, reply) == text
     assert not find_question(text, reply.partition(", ")[2])
 
 
-def test_a_question_that_names_nothing_stands_with_its_line():
+def test_a_question_that_names_nothing_is_quoted_with_its_line():
     text = "I read it.\n\nThe **pool** is to be drained. Shall I?"
     assert find_question(text, "yes") == "The pool is to be drained. Shall I?"
     assert not find_question(text, "启动网关了吗")
@@ -182,12 +182,12 @@ def test_a_question_that_names_nothing_stands_with_its_line():
         'Note: Reference memory below; avoid others.\n\nSender (untrusted metadata):\n```json\n{"a": 1}\n```\n\nLook.',
     ],
 )
-def test_what_a_bridge_of_chats_puts_before_a_message_is_no_request(text):
+def test_the_prefix_that_a_chat_bridge_adds_is_not_part_of_the_request(text):
     assert request_text(user(text)) == "Look."
     assert not collect([user(text)]).constraints
 
 
-def test_a_line_of_a_log_keeps_its_date():
+def test_a_log_line_in_a_request_keeps_its_timestamp():
     text = "[2026-02-08 16:05:11] it stopped"
     assert request_text(user(text)) == text
 
@@ -210,7 +210,7 @@ def test_data_and_questions_are_no_rules(text):
     assert not list(find_constraints(text))
 
 
-def test_a_rule_may_begin_with_a_mark_or_stand_behind_do():
+def test_cue_words_after_a_dash_make_rules_but_those_in_paths_and_options_do_not():
     for rule in ("-never push to main", "Do/don't: touch main", "X is required for each call."):
         assert list(find_constraints(rule)), rule
     for text in (
@@ -222,7 +222,7 @@ def test_a_rule_may_begin_with_a_mark_or_stand_behind_do():
         assert not list(find_constraints(text)), text
 
 
-def test_of_a_commands_text_before_the_latest_only_the_first_line_is_shown():
+def test_only_the_first_line_of_an_earlier_commands_text_is_shown():
     template = "Pre-compaction memory flush. " + "Store what matters in the memory. " * 40
     for stop, most in ((". ", 11), (".\n", 0)):
         messages = [
@@ -240,7 +240,7 @@ def test_of_a_commands_text_before_the_latest_only_the_first_line_is_shown():
     assert not collect([rule, assistant("NO_REPLY"), user("Next.")]).constraints
 
 
-def test_what_an_agent_that_explores_names_has_not_changed():
+def test_files_named_by_an_explore_agent_are_not_stale():
     read = call("Read", "     1\tlimit = 3", file_path="/a/pool.py")
     for kind, is_stale in (("Explore", False), ("general-purpose", True)):
         task = call("Task", "/a/pool.py holds it", subagent_type=kind, prompt="See /a/pool.py")
@@ -253,7 +253,7 @@ def test_what_an_agent_that_explores_names_has_not_changed():
     ("reply", "question"),
     [("x", "x: Proceed / No Further Actions"), ("A", "A: Advanced Elicitation"), ("q", "")],
 )
-def test_a_letter_is_to_what_a_menu_calls_by_it(reply, question):
+def test_a_one_letter_reply_is_paired_with_its_menu_item(reply, question):
     """It stood behind the nearest question, to which it was no answer."""
     text = (
         "2. **Pre-mortem** - it has failed, why?\n**x.** Proceed / No Further Actions\n\n"

@@ -82,7 +82,7 @@ def test_conformance_40_the_overflowing_request_is_cut_in_the_middle():
     "# AGENTS.md instructions for /srv/app\n\n<INSTRUCTIONS>\nBe terse.\n</INSTRUCTIONS>",
     "This session is being continued from a previous conversation that ran out of context. We were busy.",
 ])  # fmt: skip
-def test_conformance_40_what_a_client_injected_is_no_request(injected):
+def test_conformance_40_text_injected_by_a_client_is_not_a_request(injected):
     digest = collect(
         [
             user(injected),
@@ -159,7 +159,7 @@ def test_a_long_task_leaves_room_to_later_requests():
     assert "- Load the tables." in text and "- Name the first one customers." in text
 
 
-def test_what_stands_as_a_rule_takes_no_room_among_the_requests():
+def test_requests_listed_as_rules_take_no_room_among_the_requests():
     rules = [f"Never write to table_{n}." for n in range(12)]
     wishes = [f"Name table {n} customers_{n} everywhere, please." for n in range(12)]
     spoken = ["Load the tables. " * 500, *wishes, *(f"OK. {rule}" for rule in rules), "Go on."]
@@ -169,7 +169,7 @@ def test_what_stands_as_a_rule_takes_no_room_among_the_requests():
     assert sum(wish in text for wish in wishes) > 6
 
 
-def test_a_rule_stands_once():
+def test_a_rule_is_listed_once():
     """What its request shows is not listed again; what a request that is not shown says, is."""
     spoken = [
         "Never push. Look at the log.",
@@ -184,19 +184,19 @@ def test_a_rule_stands_once():
     ]  # fmt: skip
 
 
-def test_a_rule_does_not_stand_without_what_takes_it_back():
+def test_a_rule_is_not_listed_without_the_request_that_revokes_it():
     spoken = ["Load it. " * 300, "Set it to 2 GB, don't deploy.", "No wait, make it 3 GB.", "Well."]
     text = render_state(collect([*map(user, spoken), user("Go on. " * 80)]), 120)
     assert "- Set it to 2 GB, don't deploy.\n- No wait, make it 3 GB.\n" in text + "\n"
 
 
-def test_a_first_request_does_not_stand_without_what_takes_it_back():
+def test_the_first_request_is_not_listed_without_the_one_that_revokes_it():
     spoken = ["Store it in MongoDB.", "Actually, store it in PostgreSQL.", "Name it. " * 90, "Go."]
     text = render_state(collect([*map(user, spoken)]), 80)
     assert "- Store it in MongoDB.\n- Actually, store it in PostgreSQL.\n" in text
 
 
-def test_the_beginning_of_a_clients_command_is_no_request():
+def test_a_client_command_like_theme_or_its_prefix_is_not_a_request():
     """Such a message holds nothing that anybody asks for."""
     messages = [
         user("/the"),
@@ -278,7 +278,7 @@ def test_edits_that_a_model_writes_as_text_change_files():
     ("created", "modified", "created"), ("read", "created", "modified"), ("modified", "deleted", "deleted"),
     ("deleted", "created", "modified"), ("created", "read", "created"),
 ])  # fmt: skip
-def test_a_files_last_state(before, now, after):
+def test_a_new_file_state_is_combined_with_the_one_before(before, now, after):
     assert state_after(before, now) == after
 
 
@@ -310,7 +310,7 @@ LOG = "collected 9 items\n" + "passed\n" * 99
     ("<returncode>0</returncode>\n<output>\nended with exit code 3\n</output>", "ok"),
     ("<returncode>127</returncode>\n<output>\n</output>", "exit 127"),
 ])  # fmt: skip
-def test_what_a_command_written_as_text_printed_is_its_result(report, outcome):
+def test_output_of_a_command_written_as_text_is_its_result(report, outcome):
     """mini-swe-agent: exit code and output were two results, the second of no command."""
     asked = [user("Go."), assistant("THOUGHT: I test.\n```bash\npytest -q\n```"), user(report)]
     assert collect(asked).checks == {"pytest -q": outcome}
@@ -329,7 +329,7 @@ def test_what_a_command_written_as_text_printed_is_its_result(report, outcome):
     ("python manage.py test shop", "python manage.py test shop"), ("kubectl exec -it pod -- mypy src", "kubectl exec -it pod -- mypy src"),
     ("black --check src; echo done", "black --check src"),
 ])  # fmt: skip
-def test_a_command_that_checks_is_listed_without_what_stands_around_it(command, check):
+def test_a_check_is_listed_without_the_commands_around_it(command, check):
     state = collect([user("Go."), *call("bash", command=command)])
     assert state.checks == {check: "ok"}
 
@@ -339,18 +339,18 @@ def test_a_command_that_checks_is_listed_without_what_stands_around_it(command, 
     "git add tests/test_a.py", "git checkout -b fix/test", "pip install pytest", "npm install eslint", "kubectl -n test get pods", "docker rm test-db",
     "python analyze.py test.json", "psql -c 'select * from test'", "helm upgrade test charts/test", "rm -rf build && mkdir build", "npm run dev",
 ])  # fmt: skip
-def test_a_command_that_only_names_a_check_does_not_count(command):
+def test_a_command_that_only_names_a_check_is_not_a_check(command):
     """It neither crowds out real checks nor marks files as tested."""
     state = collect([user("Go."), *call("edit", path="a.py"), *call("bash", command=command)])
     assert state.checks == {} and not state.files["a.py"].is_checked
 
 
 @pytest.mark.parametrize("word", ["run", "python", "exec -m", "npx", "git", "| make", "-x"])
-def test_a_command_of_very_many_words_is_looked_at(word):
+def test_a_command_of_very_many_words_can_be_read(word):
     assert collect([user("Go."), *call("bash", command=f"{word} " * 9_000)]).requests
 
 
-def test_a_command_behind_another_is_checked_too():
+def test_a_check_after_another_command_is_found():
     failed = "a.ts(5,15): error TS2305: no member 'Theme'.\n" + "Waiting for the debugger.\n" * 30
     messages = [*call("bash", command="echo ok && npm run build | cat", result=failed)]
     state = collect([user("Go."), *messages])
@@ -362,19 +362,19 @@ def test_a_command_behind_another_is_checked_too():
     ("> @acme/ui@0.8.0 check\n> biome check", "ok"), ("==== 9 passed in 0.68s ====", "ok: 9 passed in 0.68s"),
     ("ok  acme/q/store 1.002s\nFAIL\tacme/q/cmd [build failed]\nFAIL", "failed: FAIL acme/q/cmd [build failed]"),
 ])  # fmt: skip
-def test_figures_are_those_of_a_run(result, outcome):
+def test_the_outcome_of_a_check_is_the_result_line_of_its_run(result, outcome):
     state = collect([user("Go."), *call("bash", command="make check", result=result)])
     assert state.checks == {"make check": outcome}
 
 
-def test_a_code_in_a_report_is_no_failure():
+def test_an_exit_code_mentioned_in_a_report_is_not_a_failure():
     messages = call(
         "Task", prompt="Read on.", result="5. Exit code 2 shows stderr.\n<usage>3</usage>"
     )
     assert not collect([user("Go."), *messages]).failure.error
 
 
-def test_a_commit_takes_what_was_staged():
+def test_a_commit_covers_the_files_that_were_staged():
     messages = [
         *call("edit", path="a.py"), *call("edit", path="b.py"), *call("write", path="/tmp/try.py"),
         *call("bash", command="git add a.py docs/"),
@@ -414,7 +414,7 @@ FAILED = (
         (STARTED, call("TaskOutput", "c2", "<task_id>b9</task_id><status>failed</status>", task_id="b9")),
     ],
 )  # fmt: skip
-def test_a_command_that_still_runs_has_no_outcome_until_a_later_result_tells_it(start, end):
+def test_a_running_command_has_no_outcome_until_a_later_result_gives_one(start, end):
     """A build and a commit that ran on in the background and then failed were called ok."""
     messages = [
         *call("edit", path="a.py"),
@@ -429,14 +429,14 @@ def test_a_command_that_still_runs_has_no_outcome_until_a_later_result_tells_it(
     assert not state.files["a.py"].is_committed
 
 
-def test_what_a_client_writes_above_an_output_is_not_quoted():
+def test_the_header_that_a_client_adds_to_an_output_is_not_quoted():
     report = "Chunk ID: 4bbc72\nWall time: 0.05 seconds\nProcess exited with code 0\nOutput:\n"
     listing = "src/parse_args.py:12:def parse_duration(text)"
     text = run([user("Go."), *call("exec_command", cmd="rg -n parse", result=report + listing)])
     assert "parse_duration" in text and "Chunk" not in text and "Wall time" not in text
 
 
-def test_the_last_commit_stands_before_older_checks_that_fail():
+def test_the_last_commit_takes_precedence_over_older_failing_checks():
     """A successor knew neither the branch nor what was committed."""
     commit = call("bash", command="git commit -m x", result="[feat/eval 79c4e3c] Add the tests")
     red = [call("bash", command=f"pytest tests/test_{n}.py", result="9 failed") for n in "abcdef"]
@@ -447,7 +447,7 @@ def test_the_last_commit_stands_before_older_checks_that_fail():
     assert "pytest tests -> failed: 1 failed, 94 passed" in text
 
 
-def test_files_are_distinguished_by_what_was_committed_and_tested():
+def test_files_are_grouped_by_whether_they_were_committed_and_tested():
     """A successor sees what is half done."""
     state = collect(
         [
@@ -464,7 +464,7 @@ def test_files_are_distinguished_by_what_was_committed_and_tested():
     assert "modified, not tested since: c.py\nmodified: b.py\nmodified, committed: a.py" in text
 
 
-def test_lines_of_tool_results_are_quoted_with_what_they_are_from():
+def test_lines_of_tool_results_are_quoted_under_their_source():
     listing = (
         "packages/tui/src/utils.ts:12:export function applyBackgroundToLine(line: string)\n"
         "see https://example.com/docs?id=7 for more of it"
@@ -487,7 +487,7 @@ def test_lines_of_tool_results_are_quoted_with_what_they_are_from():
 @pytest.mark.parametrize(("path", "command"), [
     ("", "find . -name 'spec*'"), ("", "rm reproduce_issue.py"), ("src/form.spec.ts", ""), ("tasks/issue.py", ""), ("", "npm run spec"),
 ])  # fmt: skip
-def test_a_file_that_is_only_named_like_a_task_does_not_count(path, command):
+def test_a_file_that_is_only_named_like_a_task_is_not_the_task(path, command):
     result = "src/order/form.ts is wrong\nsrc/order/page.ts is right"
     messages = [
         user("Go."),
@@ -503,13 +503,13 @@ def test_a_file_that_is_only_named_like_a_task_does_not_count(path, command):
     assert "## Task, as in: gh issue view 12\nsrc/order/form.ts" in run(shown)
 
 
-def test_times_are_no_line_numbers():
+def test_times_are_not_taken_for_line_numbers():
     result = "20:15:03 billing-api took 31 s\n7: the OrderService is slow"
     text = run([user("Go."), *call("Read", path="a.log", result=result), assistant("Well.")])
     assert "\n20:15:03 billing-api" in text and "\n7: the OrderService" in text
 
 
-def test_what_a_file_held_before_it_was_written_anew_is_not_quoted():
+def test_text_of_a_file_before_it_was_rewritten_is_not_quoted():
     messages = [
         *call("Write", path="src/refund.py", content="from pymongo import MongoClient"),
         *call("bash", command="rm src/refund.py"),
@@ -519,19 +519,19 @@ def test_what_a_file_held_before_it_was_written_anew_is_not_quoted():
     assert "select_refunds" in text and "MongoClient" not in text
 
 
-def test_what_a_command_prints_that_changes_a_file_is_no_text_of_it():
+def test_output_of_a_command_that_edits_a_file_is_not_the_files_text():
     command = "sed -i s/2gb/3gb/ redis.yaml && show_chart redis.yaml"
     messages = call("bash", command=command, result="chart_of_redis has 7 values\nok")
     text = run([user("Go."), *messages, assistant("Well.")])
     assert f"### {command}\nchart_of_redis has 7 values" in text and "### redis.yaml" not in text
 
 
-def test_a_command_that_heads_its_lines_is_not_quoted_besides():
+def test_a_command_used_as_a_heading_of_quotes_is_not_listed_again():
     messages = call("bash", command="kubectl logs redis-0 --tail=50", result="max_memory of 512mb")
     assert run([user("Go."), *messages, assistant("Well.")]).count("kubectl logs redis-0") == 1
 
 
-def test_a_plans_result_is_not_quoted():
+def test_the_result_of_a_todo_call_is_not_quoted():
     todos = [{"content": "Mend pool_size", "status": "pending"}]
     messages = call(
         "TodoWrite", todos=todos, result="Todos have been modified in plan_9 of tool_7."
@@ -539,7 +539,7 @@ def test_a_plans_result_is_not_quoted():
     assert "plan_9" not in run([user("Go."), *messages, assistant("Well.")])
 
 
-def test_a_mark_stands_where_a_sentence_is_left_out():
+def test_an_omitted_sentence_leaves_a_mark_in_a_quoted_answer():
     """What is quoted of an answer does not read as if it had been said in one breath."""
     often = "Breakfast is served from 7 to 10."
     messages = [
@@ -551,7 +551,7 @@ def test_a_mark_stands_where_a_sentence_is_left_out():
     assert "The Adlon costs 240 EUR. .. Zander 3 is near." in text and text.count(often) == 1
 
 
-def test_what_an_exchange_is_about_stands_once():
+def test_the_subject_of_an_exchange_is_not_repeated():
     messages = [
         user("Is Hotel Adlon dear?"),
         assistant("Hotel Adlon costs 240 EUR."),
@@ -560,7 +560,7 @@ def test_what_an_exchange_is_about_stands_once():
     assert "Hotel Adlon: Hotel" not in run([*messages, assistant("You are welcome.")])
 
 
-def test_what_only_the_answer_before_names_is_what_an_exchange_is_about():
+def test_the_subject_of_an_exchange_may_come_from_the_answer_before_it():
     """A name that nobody repeats, in a script without spaces: neither a courtesy nor a figure is one."""
     messages = [
         user("八达岭长城在哪儿？"), assistant("八达岭长城在延庆县。"), user("有好的酒店吗？"),
@@ -598,14 +598,14 @@ def test_names_that_differ_in_digits_alone_do_not_crowd_out_others():
     assert text.count("395eec3e") == 3
 
 
-def test_what_the_tail_shows_is_not_quoted():
+def test_lines_that_the_kept_tail_shows_are_not_quoted():
     line = "def acquire(self, timeout_seconds): return self._pool.take(timeout_seconds)"
     messages = [user("Go."), *call("read", result=line, path="a.py"), assistant("I look again.")]
     assert line in run(messages, stop=3)
     assert line not in run([*messages, *call("read", "c2", line, path="b.py")], stop=3)
 
 
-def test_what_a_client_says_beside_a_tools_text_is_not_quoted():
+def test_client_reminders_beside_tool_output_are_not_quoted():
     """Claude Code puts reminders behind what it reads, and notes of its own commands."""
     source = (
         "     1\tdef acquire_session(pool_size, timeout_seconds):\n     2\t    return pool_size"
@@ -652,7 +652,7 @@ def test_the_current_text_of_a_file_is_that_after_the_edits():
 
 
 @pytest.mark.parametrize("is_numbered", [True, False])
-def test_a_file_that_was_read_and_not_edited_yet_is_there_to_be_edited(is_numbered):
+def test_the_current_text_of_a_file_that_was_only_read_is_shown(is_numbered):
     """Half of what an agent edits next it has read and not touched; some tools print no numbers."""
     rows = [f"value_{n} = compute({n})" for n in range(40, 49)]
     source = "\n".join(f"{n:6}\t{row}" if is_numbered else row for n, row in enumerate(rows, 40))
@@ -664,7 +664,7 @@ def test_a_file_that_was_read_and_not_edited_yet_is_there_to_be_edited(is_number
     assert "### /srv/a.py\n@@ about line 40\n" + "\n".join(rows) in current
 
 
-def test_a_file_that_an_answer_names_is_shown_before_what_was_read_later():
+def test_a_file_that_an_answer_names_is_shown_before_files_read_later():
     """An agent that reads five files, and says which it will mend, edits that one."""
     messages = [user("Find out why it fails.")]
     for at in range(12):
@@ -675,7 +675,7 @@ def test_a_file_that_an_answer_names_is_shown_before_what_was_read_later():
     assert "### /srv/part_3.py" in current
 
 
-def test_what_a_command_printed_into_a_file_is_no_text_to_be_edited():
+def test_an_output_file_of_a_command_is_not_shown_as_current_text():
     rows = "\n".join(f"12:00:0{n} job {n} stored orders_{n}" for n in range(9))
     text = run([user("Look."), *call("Read", result=rows, file_path="/tmp/b9.output")])
     assert "orders_3" in text and "## Current text of files" not in text
@@ -696,7 +696,7 @@ def test_a_document_that_the_user_gave_is_quoted_long_after():
     assert sum(f"`service_{n}`" in text for n in range(80)) > 20
 
 
-def test_the_current_text_of_a_file_is_that_after_the_edits_that_stay():
+def test_the_current_text_of_a_file_includes_edits_after_the_summary():
     """What is behind a summary may be newer than all that it stands for."""
     source = "\n".join(f"{n:6}\tvalue_{n} = compute({n})" for n in range(1, 9))
     messages = [
@@ -720,7 +720,7 @@ def test_the_current_text_of_a_file_is_that_after_the_edits_that_stay():
     assert "## Current text of files" not in text  # all of it stands in the call
 
 
-def test_the_current_text_goes_on_over_blank_lines_and_blocks():
+def test_the_current_text_is_shown_across_blank_lines_and_blocks():
     rows = [f"def step_{n}():\n    first_{n}()\n    then_{n}()\n    last_{n}()\n" for n in range(6)]
     source = "\n".join(rows)
     lines = "\n".join(f"{n:6}\t{row}" for n, row in enumerate(source.split("\n"), 1))
@@ -737,7 +737,7 @@ def test_the_current_text_goes_on_over_blank_lines_and_blocks():
     assert f"### /srv/a.py\n@@ about line 1\n{first}\n\n@@ about line 21\n{rest}" in text
 
 
-def test_a_file_that_the_task_names_and_nothing_changed_yet_comes_before_others():
+def test_an_unchanged_file_that_the_task_names_is_shown_before_others():
     def read(name):
         source = "\n".join(f"{n:6}\t{name}_{n} = compute({n}, {name})" for n in range(1, 40))
         return call("Read", f"read-{name}", source, file_path=f"/srv/{name}.py")
@@ -753,7 +753,7 @@ def test_a_file_that_the_task_names_and_nothing_changed_yet_comes_before_others(
     assert "unrelated" not in current
 
 
-def test_a_test_behind_the_summary_is_one_since_the_change():
+def test_a_test_run_after_the_summary_marks_a_file_as_tested():
     messages = [user("Go."), *call("Write", "w1", file_path="/srv/a.py", content="x = 1")]
     assert "created, not tested since: /srv/a.py" in run(messages, stop=len(messages))
     tested = [*messages, *call("bash", "b1", "2 passed in 3 s", command="pytest -q")]
@@ -776,7 +776,7 @@ def announces(text, id):
     return Message("assistant", (Text(text), ToolCall(id, "Read", '{"file_path": "/srv/a.py"}')))
 
 
-def test_what_the_messages_behind_a_summary_tell_anew_is_not_in_it():
+def test_state_that_messages_after_the_summary_update_is_not_in_it():
     todo = {"content": "Parse dates", "status": "in_progress"}
     messages = [
         user("Go."),
@@ -827,7 +827,7 @@ def test_conformance_42_a_completed_list_is_not_restated():
     assert "Parse" not in text
 
 
-def test_the_label_of_a_thought_is_no_word_of_it():
+def test_the_thought_label_is_not_part_of_the_next_step():
     command = "```bash\nls\n```"
     messages = [
         assistant(f"THOUGHT: Let me look at pool_size.\n{command}"),
@@ -854,7 +854,7 @@ def test_the_request_in_progress_is_marked():
     assert "Current request" not in run([*messages, user("Also the other one.")], stop=3)
 
 
-def test_what_is_answered_behind_the_summary_is_shown_there():
+def test_an_answer_that_follows_the_summary_stays_in_the_view():
     """The cut falls between question and answer: the answer stands visible behind it."""
     view = drive(compact_if_due(View.of(turns(30)), [Summarize(keep=3)], Budget(0, 0))).view
     assert [message.text for message in view.messages[1:]] == [
@@ -881,7 +881,7 @@ def count_requests(text):
     return {words: request.times for words, request in read_summary(text).requests.items()}
 
 
-def test_equal_requests_are_one_line_with_a_count_where_the_latest_stood():
+def test_equal_requests_become_one_line_with_a_count_at_the_latest_position():
     asked = ["continue"] * 300 + ["Mend the parser."] + ["continue"] * 100 + ["好"] * 28
     text = run(work_on(*asked), 1_000)
     assert "\n- Mend the parser.\n- continue (×400)\n" in f"\n{text}"
@@ -890,7 +890,7 @@ def test_equal_requests_are_one_line_with_a_count_where_the_latest_stood():
     assert count_requests(text) == {"Mend the parser.": 1, "continue": 400, "好": 28}
 
 
-def test_requests_in_other_words_stay_apart():
+def test_requests_that_differ_in_wording_are_listed_separately():
     asked = ["Continue", "continue", "continue.", "继续", "继续。"]
     assert list(read_summary(run(work_on(*asked))).requests) == asked
 
@@ -902,7 +902,7 @@ def test_counts_are_added_when_a_caller_feeds_summaries_back():
     assert "- continue (×9)" in text
 
 
-def test_a_long_request_that_is_shown_beside_its_summary_was_not_made_twice():
+def test_a_long_request_that_the_summary_also_holds_is_not_counted_twice():
     long = "Please mend the parser so that it reads escapes."
     assert "(×" not in run([wrap_summary(run(work_on(long))), *work_on(long)])
 
@@ -941,7 +941,7 @@ def test_folders_that_hold_the_same_names_are_written_once():
     assert [*group_paths(paths)] == ["harbor/{holds,seats}/{api.py,store.py}"]
 
 
-def test_a_group_of_folders_is_written_out_only_if_these_are_few():
+def test_a_path_group_is_expanded_only_if_it_names_few_paths():
     line = f"{'a' * 500}/{{{','.join('bcd')}}}/{{{','.join('xyz' * 9_000)}}}"
     assert [*read_paths(line)] == [line]
 
@@ -1039,7 +1039,7 @@ NAMED = st.builds(
 
 @given(NAMED)
 @example(State(todos=(Todo("#a : mend it"), Todo("#12 and #13"))))
-def test_what_fits_is_read_back_as_it_was(state):
+def test_a_rendered_state_is_read_back_unchanged(state):
     again = read_summary(render_state(state, 100_000))
     assert again.requests == state.requests
     asked = " ".join(" ".join(again.requests).split())
@@ -1071,7 +1071,7 @@ DEEDS = st.sampled_from([
 
 
 @given(st.lists(DEEDS, max_size=8), st.lists(DEEDS, max_size=8))
-def test_what_goes_on_from_a_summary_stands_as_if_all_had_been_read_at_once(before, behind):
+def test_a_state_continued_from_a_summary_equals_one_read_at_once(before, behind):
     """A commit behind a summary committed nothing, and an error was open though it was mended."""
     first, second = [*chain(*before)], [*chain(*behind)]
     whole = collect([*first, *second])
@@ -1086,11 +1086,11 @@ def test_what_goes_on_from_a_summary_stands_as_if_all_had_been_read_at_once(befo
 
 
 @given(NAMED)
-def test_a_summary_of_ours_holds_no_amendment(state):
+def test_a_rendered_summary_contains_no_amendments(state):
     assert read_amendments(render_state(state, 100_000), state) == []
 
 
-def test_words_that_somebody_added_are_kept():
+def test_text_added_to_a_summary_is_found_as_an_amendment():
     """A summary that a person amended, or that a model wrote, is not thrown away at the next one."""
     messages = work_on("Mend the parser.")
     text = run(messages)
@@ -1103,7 +1103,7 @@ def test_words_that_somebody_added_are_kept():
 
 
 @given(transcripts(tidy=False), st.integers(0, 800))
-def test_it_never_raises_and_is_deterministic(messages, max_tokens):
+def test_the_rule_summary_never_raises_and_is_deterministic(messages, max_tokens):
     assert run(messages, max_tokens) == run(messages, max_tokens)
 
 
@@ -1139,7 +1139,7 @@ def test_one_line_of_very_many_characters_costs_no_more_than_its_ends():
     assert list(read_summary(text).requests) == ["Go."]
 
 
-def test_of_a_hidden_history_beyond_a_million_tokens_requests_changed_files_and_plans_stay():
+def test_requests_files_and_plans_of_a_history_over_a_million_tokens_are_kept():
     """Else each of the thousand summaries of a long session would read it from its beginning."""
     view = View.of(
         [
@@ -1170,7 +1170,7 @@ def test_of_a_hidden_history_beyond_a_million_tokens_requests_changed_files_and_
     ("hidden", "fresh", "read"),
     [(100, 1, 100), (200, 1, 50), (800, 1, 25), (800, 70, 70), (800, 300, 100), (800, 800, 100)],
 )
-def test_of_what_a_summary_stands_for_the_less_is_read_the_longer_it_is(hidden, fresh, read):
+def test_the_longer_a_summarised_history_is_the_less_of_it_is_read_again(hidden, fresh, read):
     """In parts of 10,000 tokens, of which no summary stands for the *fresh* newest."""
     parts = [assistant(f"Part {number}.") for number in range(hidden)]
     view = View.of(parts, profile=Profile(count=lambda _: 10_000))
@@ -1186,7 +1186,7 @@ def test_very_many_empty_messages_are_read():
 
 
 @pytest.mark.parametrize("is_wrapped", [False, True], ids=["plain", "wrapped in JSON"])
-def test_what_the_model_noted_once_is_quoted_before_the_lines_of_the_newest_log(
+def test_the_models_notes_are_quoted_before_lines_of_the_newest_log(
     is_wrapped: bool,
 ) -> None:
     """An agent that reads one log after another and notes each code once read 103 logs again."""
@@ -1214,20 +1214,20 @@ def test_a_short_sentence_that_names_nothing_is_no_finding():
     assert list(find_notes(text)) == ["See `pool.py`.", "抱歉，我看错了配置文件。"]
 
 
-def test_a_stop_within_code_ends_no_sentence():
+def test_a_full_stop_within_code_does_not_end_a_sentence():
     text = "It runs `ALTER TABLE ... ADD x` first. `a.b. c` is next"
     assert list(split_line(text)) == ["It runs `ALTER TABLE ... ADD x` first.", "`a.b. c` is next"]
     assert list(split_line("One `tick. Two. ")) == ["One `tick.", "Two."]
 
 
-def test_a_stop_behind_letters_ends_no_sentence():
+def test_the_full_stop_of_an_abbreviation_does_not_end_a_sentence():
     first = (
         "Databases without zones (e.g. SQLite, MySQL) are read in local time, i.e. as they stand."
     )
     assert list(split_line(f"{first} It is so.")) == [first, "It is so."]
 
 
-def test_lines_about_what_the_work_is_on_are_quoted_first():
+def test_lines_about_the_subject_of_the_work_are_quoted_first():
     """Words that the messages that stay share with a line tell more of it than its place."""
     source = [f"def {word}_{noun}(row):" for noun in ("invoice", "parcel") for word in WORDS]
     messages = [
@@ -1242,7 +1242,7 @@ def test_lines_about_what_the_work_is_on_are_quoted_first():
     assert excerpts.count("_parcel(") > 2 * excerpts.count("_invoice(")
 
 
-def test_in_work_names_with_digits_give_way_to_others():
+def test_names_with_digits_rank_below_other_names_in_work():
     rows = [
         row for word in WORDS for row in (f"it built {word}7x there", f"it uses load_{word} there")
     ]
@@ -1262,7 +1262,7 @@ WORDS = [a + b for a in ("red", "blue", "gold", "grey") for b in VERBS]
 
 
 @pytest.mark.parametrize("is_chat", [True, False])
-def test_in_work_a_sentence_that_gives_a_reason_is_worth_more_than_another(is_chat):
+def test_a_sentence_that_gives_a_reason_is_worth_more_except_in_a_chat(is_chat):
     text = "Loading failed because load_rows was closed. The list has load_cols in it today."
     work = Work([Block(0, "said", "", text)])
     reason, plain = find_excerpts(work, Context([0.0], frozenset(), is_chat, ""), 500)
@@ -1278,14 +1278,14 @@ def test_in_work_a_sentence_that_gives_a_reason_is_worth_more_than_another(is_ch
         "找到问题：程序在 21:01 之后不再读取任何数据。",
     ],
 )
-def test_what_the_model_calls_a_finding_is_quoted_if_it_names_nothing(finding):
+def test_a_sentence_labelled_as_a_finding_is_quoted_even_if_it_names_nothing(finding):
     """A log was read for an hour, and nothing of what was seen in it stood there."""
     work = Work([Block(0, "finding", "", f"{finding} The log of 21:09 is longer than others.")])
     excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
     assert [excerpt.line.text for excerpt in excerpts] == [finding]
 
 
-def test_in_work_what_refers_back_asks_or_announces_is_no_excerpt():
+def test_sentences_that_refer_back_ask_or_announce_are_not_excerpts_in_work():
     """`.. That is usually the best setting` stood behind a setting that it was not about."""
     text = (
         "Use `edits` by default. That is the best setting for `all`. `fast_mode` is slow. "
@@ -1307,7 +1307,7 @@ def test_the_headings_of_a_document_are_no_excerpts():
     assert [e.line.text[:5] for e in excerpts] == ["The l", "Needs"]
 
 
-def test_a_name_in_many_lines_is_held_once():
+def test_a_name_in_several_lines_is_stored_once_in_memory():
     """A million tokens of source have tens of thousands of names in lines that may be quoted."""
     text = "head = pool.first(rows, keys)\ntail = pool.first(keys, rows)"
     work = Work([Block(0, "source", "a.py", text, "a.py")])
@@ -1332,7 +1332,7 @@ def test_one_document_does_not_fill_all_excerpts():
     assert len(alone.chosen) > chosen
 
 
-def test_the_more_a_conversation_is_a_chat_the_longer_what_the_model_says_counts():
+def test_the_models_statements_lose_value_more_slowly_in_a_chat():
     work = Work(
         [Block(0, "said", "", "The `pool_limit` stands in `src/limits.py` of the gateway.")]
     )
@@ -1345,13 +1345,13 @@ def test_the_more_a_conversation_is_a_chat_the_longer_what_the_model_says_counts
     assert lost[0] < lost[1] < lost[2] == lost[3]
 
 
-def test_what_a_tool_says_of_the_rest_of_a_file_is_no_line_of_it():
+def test_a_tools_note_about_the_rest_of_a_file_is_not_a_line_of_it():
     text = "The limit of the pool is 8.\n\n[205 more lines in file. Use offset=115 to continue.]"
     lines = [line.text for line in Block(0, "docs", "a.md", text, "a.md").iter_lines()]
     assert lines == ["The limit of the pool is 8."]
 
 
-def test_what_a_search_demands_of_the_model_is_none_of_its_findings():
+def test_an_instruction_to_the_model_in_a_search_result_is_not_quoted():
     text = (
         "The bridge opens in May.\n\nREMINDER: You MUST include the sources above in your response."
     )
@@ -1366,12 +1366,12 @@ def test_what_a_search_demands_of_the_model_is_none_of_its_findings():
         "(End of file - total 360 lines)",
     ],
 )
-def test_what_opencode_says_below_a_file_is_no_line_of_it(note):
+def test_notes_of_opencode_below_a_file_are_not_lines_of_it(note):
     block = Block(0, "source", "a.js", f"195: let full_pool = true;\n\n{note}", "a.js")
     assert [line.text for line in block.iter_lines()] == ["let full_pool = true;"]
 
 
-def test_of_source_lines_that_define_a_name_come_first():
+def test_lines_of_source_that_define_a_name_are_worth_more():
     """Single lines out of the middle of functions help nobody."""
     text = "    self.load_rows(first_page)\n    def load_cols(self, last_page):"
     work = Work([Block(0, "source", "/a/b.py", text, "/a/b.py")])
@@ -1379,7 +1379,7 @@ def test_of_source_lines_that_define_a_name_come_first():
     assert defining.worth == 2 * plain.worth
 
 
-def test_in_work_sentences_between_which_others_stand_are_not_written_in_one_line():
+def test_nonadjacent_sentences_are_quoted_on_separate_lines_in_work():
     """`"gpt-*", .. "enabled": false` said of a file what only a proposal said."""
     text = "The `cache_a` is on. The `cache_b` is off. A `cache_c` is near. Kinds of it stand in `kinds_d`:"
     work = Work([Block(0, "said", "", text)])
@@ -1404,7 +1404,7 @@ def select(*blocks, spoken=0.0, room=500, is_chat=False, ages=(0.0, 0.0)):
     return selection.render()
 
 
-def test_what_is_said_stands_under_the_request_of_its_turn():
+def test_quoted_sentences_are_listed_under_the_request_of_their_turn():
     """Readers took what held three turns ago for what holds now."""
     long = f"Now look at all of this: {'the pool and the cache, ' * 9}"
     blocks = [
@@ -1436,7 +1436,7 @@ def test_what_is_said_stands_under_the_request_of_its_turn():
     )
 
 
-def test_what_the_model_said_has_a_share_of_its_own():
+def test_a_share_of_the_excerpts_is_reserved_for_the_models_statements():
     """A summary held not a word of it: that no test could run was lost."""
     answer = Block(1, "said", "", "No test can run here, for the machine is much too old.")
     lines = [f"use_{word}(load_{word}) of it" for word in WORDS]
@@ -1450,7 +1450,7 @@ def test_what_the_model_said_has_a_share_of_its_own():
     assert "machine is much" in talk and "use_" in lines
 
 
-def test_the_text_of_a_command_makes_room_for_all_else():
+def test_the_text_of_a_command_template_is_quoted_after_all_else():
     """Examples in the templates of commands that were done read like demands."""
     command = Block(0, "command", COMMAND, "Every `task_a` has an owner and a day.")
     output = Block(0, "run", "make", "It uses `load_rows` of it.")
@@ -1458,7 +1458,7 @@ def test_the_text_of_a_command_makes_room_for_all_else():
     assert "`task_a`" in select(command, output, room=90)[1]
 
 
-def test_a_nod_is_no_excerpt_in_work_and_a_note_is_a_line_of_its_own():
+def test_short_remarks_are_quoted_only_in_a_chat_and_findings_get_lines_of_their_own():
     assert select(Block(0, "said", "", "Half way there."))[0] == ""
     assert "Half way there." in select(Block(0, "said", "", "Half way there."), is_chat=True)[0]
     notes = "The root cause is `load_rows`. The problem is `load_cols`, too."
@@ -1466,7 +1466,7 @@ def test_a_nod_is_no_excerpt_in_work_and_a_note_is_a_line_of_its_own():
     assert talk == "- The root cause is `load_rows`.\n  … The problem is `load_cols`, too."
 
 
-def test_in_a_chat_what_the_model_noted_does_not_stand_among_its_answers():
+def test_findings_in_a_chat_are_listed_apart_from_answers():
     answer = Block(0, "said", "the Adlon]", "It costs 240 EUR a night.", is_in_clauses=True)
     note = Block(1, "finding", "", "The root cause is `load_rows`.")
     talk, lines = select(answer, note, is_chat=True)
@@ -1474,7 +1474,7 @@ def test_in_a_chat_what_the_model_noted_does_not_stand_among_its_answers():
     assert lines == "### findings\nThe root cause is `load_rows`."
 
 
-def test_sentences_are_read_back_as_they_were():
+def test_quoted_sentences_are_read_back_from_a_summary():
     rows = "- The pool holds 8.\n  … It is full.\n- user: Go on.\n[the Adlon] It costs 240 EUR."
     title = "Excerpts from the conversation (single sentences; later ones may replace earlier ones)"
     blocks = read_earlier_summaries([f"## {title}\n{rows}"]).blocks
@@ -1486,7 +1486,7 @@ def test_sentences_are_read_back_as_they_were():
     ]
 
 
-def test_in_a_chat_of_which_a_part_is_read_an_answer_is_about_its_request():
+def test_an_answer_in_a_partly_read_chat_is_labelled_with_its_requests_subject():
     """The latest request is worth nothing, so it is the first that is not read."""
     filler = " ".join(f"The {word} is blue." for word in ("sea", "sky", "car", "hat", "door"))
     blocks = [Block(at, "said", "", filler, is_in_clauses=True) for at in range(40)]

@@ -60,7 +60,7 @@ def test_a_plan_that_nobody_approved_is_no_task(tool, result, is_error):
     assert "the plan that the user approved" not in read_task(user("Plan it."), *shown, *WORK)
 
 
-def test_a_plan_gives_way_to_a_text_that_people_name_later_and_to_other_work():
+def test_a_plan_is_replaced_by_a_text_named_later_and_dropped_after_other_work():
     shown = call("ExitPlanMode", APPROVED, plan=PLAN)
     issue = "# The ring buffer\n\nThe `ring_buffer` drops its oldest entry.\nIt must not drop any."
     named = call("Read", issue, path="docs/issue-7.md")
@@ -70,14 +70,14 @@ def test_a_plan_gives_way_to_a_text_that_people_name_later_and_to_other_work():
     assert read_task(user("Plan it."), *shown, *WORK, *elsewhere) == ""
 
 
-def test_a_plan_that_stays_beside_the_summary_does_not_stand_in_it():
+def test_a_plan_that_stays_beside_the_summary_is_not_repeated_in_it():
     shown = call("ExitPlanMode", APPROVED + PLAN)
     view = View.of([user("Plan it."), assistant("I look at `pool_1`."), *WORK, *shown, *WORK])
     summary = drive(RuleSummary()(view, 0, 5, 4_000))
     assert "I look at `pool_1`." in summary.text and "## Task" not in summary.text
 
 
-def test_a_plan_goes_before_a_text_that_was_named_before_it_was_approved():
+def test_an_approved_plan_takes_precedence_over_a_text_named_before_it():
     issue = "# The ring buffer\n\nThe `ring_buffer` drops its oldest entry.\nIt must not drop any."
     named = call("Read", issue, path="docs/issue-7.md")
     shown = call("ExitPlanMode", APPROVED, plan=PLAN)
@@ -85,7 +85,7 @@ def test_a_plan_goes_before_a_text_that_was_named_before_it_was_approved():
     assert text.startswith("the plan that the user approved")
 
 
-def test_what_turns_the_lines_of_a_plan_stands_once_above_them():
+def test_a_negating_heading_in_a_plan_is_shown_once_above_its_items():
     plan = f"{PLAN}\nDo NOT in any case:\n- touch `pool_8` of it\n- touch `pool_9` of it\n"
     shown = call("ExitPlanMode", APPROVED, plan=plan)
     text = read_task(user("Plan it."), *shown, *WORK)
@@ -93,7 +93,7 @@ def test_what_turns_the_lines_of_a_plan_stands_once_above_them():
     assert text.count("Do NOT") == 1
 
 
-def test_that_a_plan_cannot_be_read_is_not_its_text():
+def test_an_error_on_reading_a_task_file_is_not_the_text_of_the_task():
     """An error of PowerShell stood there as the task."""
     where = "In line:1 char:1\n+ Get-Content specs/master/spec.md\n+ CategoryInfo : ObjectNotFound: spec.md"
     error = f"Get-Content : the path spec.md was not found, for it is not there.\n{where}"
@@ -102,7 +102,7 @@ def test_that_a_plan_cannot_be_read_is_not_its_text():
     assert read_task(user("Do specs/master/spec.md."), *shown, *WORK) == ""
 
 
-def test_a_broken_item_of_a_task_goes_on_without_its_beginning():
+def test_a_wrapped_list_item_of_a_task_does_not_repeat_its_beginning():
     """Every line of a specification stood behind the one that it goes on."""
     items = "- **FR-1**: The system MUST begin the flow of the\n  account at once.\n- It asks the owner\n  and nobody else."
     spec = f"# The mailer\n\n## Parts of it *(mandatory)*\n\n{items}"
@@ -111,7 +111,7 @@ def test_a_broken_item_of_a_task_goes_on_without_its_beginning():
     assert text.endswith(f" ## Parts of it *(mandatory)*\n{items}")
 
 
-def test_a_plan_is_over_after_enough_other_requests():
+def test_a_plan_is_dropped_after_four_unrelated_requests():
     """The template of a message stood there as planned, seven requests after it was replaced."""
     shown = call("ExitPlanMode", APPROVED, plan=PLAN)
 
@@ -143,7 +143,7 @@ def test_an_issue_that_was_closed_is_no_task(close):
     assert read_task(user("Do the issue: view 37 of gh."), *work, *close) == ""
 
 
-def test_a_list_of_which_all_is_done_is_no_task():
+def test_a_task_list_whose_items_are_all_done_is_not_the_task():
     def boxes(mark):
         return "\n".join(f"- [{mark}] T00{n} Write `part_{n}` of it" for n in range(4))
 
@@ -175,7 +175,7 @@ def test_short_lines_of_code_in_a_plan_stay_in_their_place():
     assert "def reflow(server):\n    if repair:\n        apply_hierarchy(server)" in text
 
 
-def test_a_plan_that_is_approved_by_the_name_of_its_file_is_the_text_of_the_task():
+def test_a_plan_that_is_approved_by_its_file_name_is_the_text_of_the_task():
     """What Gemini CLI says of the approval stood in its place."""
     path = "/tmp/plans/pools.md"
     approved = f"Plan approved. Switching to Default mode.\n\nThe plan is stored at: {path}"

@@ -96,7 +96,7 @@ def test_rules_of_a_command_that_is_done_are_not_in_a_later_summary(way):
     assert "\n## Rules" not in text and "\n## Notes" not in text
 
 
-def test_what_the_person_says_too_stands_when_the_command_is_done():
+def test_a_rule_that_the_user_also_states_is_kept_when_the_command_is_done():
     rule = "Never comment on formatting."
     asked = expand(f"Review it. {rule} You must quote lines.", "parts")
     for order in ([user(rule), *asked], [*asked, user(rule)]):
@@ -116,7 +116,7 @@ def test_a_commands_text_is_part_of_the_current_request(way):
     [user("<local-command-stdout>Set model to opus</local-command-stdout>")],
     [assistant("I did.")],
 ])  # fmt: skip
-def test_what_follows_a_command_without_a_text_is_the_persons(between):
+def test_a_message_after_a_command_without_text_is_the_users(between):
     messages = [user(MARK.format("model")), *between, user("Never push to main."), assistant("OK.")]
     assert list(collect([*messages, user("Go on.")]).constraints) == ["Never push to main."]
     clear = "<command-name>/clear</command-name>\n<command-message>clear</command-message>"

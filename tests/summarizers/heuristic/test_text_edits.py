@@ -38,7 +38,7 @@ def write(path: str, old: str, new: str) -> str:
 
 
 @given(st.lists(EDITS, max_size=3))
-def test_edits_are_read_and_the_words_around_them_stay(
+def test_edits_are_parsed_and_the_text_around_them_is_kept(
     edits: list[tuple[str, str, str]],
 ) -> None:
     text = "I change it.\n" + "\nThen:\n".join([*starmap(write, edits), "Done."])
@@ -48,19 +48,19 @@ def test_edits_are_read_and_the_words_around_them_stay(
 
 
 @given(st.lists(st.sampled_from(MARKS), max_size=12).map("\n".join))
-def test_what_is_no_whole_edit_stays_as_it_is(text: str) -> None:
+def test_text_without_a_complete_edit_is_unchanged(text: str) -> None:
     rest, edits = split_edits(text)
     assert len(edits) <= text.count(">>>>>>> REPLACE")
     assert edits or rest == text
 
 
-def test_two_edits_of_a_file_may_stand_in_a_fence() -> None:
+def test_two_edits_of_a_file_in_one_fence_are_parsed() -> None:
     body = "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE"
     rest, edits = split_edits(f"**app.py**\n```\n{body}\n{body}\n```\nDone.")
     assert rest == "Done." and edits == [edit("app.py", "a", "b")] * 2
 
 
-def test_files_far_back_that_are_changed_as_text_stay() -> None:
+def test_files_changed_by_old_edits_written_as_text_are_kept() -> None:
     """Of more than a million tokens with two edits in one old message no summary could be made."""
     edits = "\n".join((write("a.py", "x", "y"), write("b.py", "x", "y")))
     element = "<write_to_file>\n<path>c.py</path>\n<content>x</content>\n</write_to_file>"
@@ -74,7 +74,7 @@ def test_files_far_back_that_are_changed_as_text_stay() -> None:
     assert states_of(state) == {"a.py": "modified", "b.py": "modified", "c.py": "created"}
 
 
-def test_an_example_of_a_call_far_back_changes_no_file() -> None:
+def test_an_old_example_of_a_call_changes_no_file() -> None:
     """A person answered it, and a summary had the file."""
     element = "<function=write_to_file>\n<parameter=path>c.py</parameter>\n</function>"
     messages = [user("How?"), assistant(f"So:\n{element}"), user("Thanks."), *map(assistant, "123")]
@@ -83,7 +83,7 @@ def test_an_example_of_a_call_far_back_changes_no_file() -> None:
     assert not read_material(read_source(view, 0, len(view.transcript))).state.files
 
 
-def test_what_is_said_behind_an_edit_is_not_its_result() -> None:
+def test_the_user_message_after_a_written_edit_is_not_its_result() -> None:
     lint = "# Fix any errors below, if possible.\n\n## Running: flake8 a.py\na.py:1: E999"
     steps = read_steps([user("Go."), assistant(write("a.py", "x", "y")), user(lint)])
     assert [(step.kind, step.effect.files, step.text) for step in steps] == [

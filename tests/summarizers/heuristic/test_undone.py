@@ -84,7 +84,7 @@ def text_of(*calls):
     ("git log --oneline -- a.py; git status; git", []),
     ("cd /tmp/clone && git checkout v1.2", [("/tmp/clone", "changed")]),
 ])  # fmt: skip
-def test_what_git_does_to_files(command, effects):
+def test_effects_of_git_commands_on_files_are_parsed(command, effects):
     assert list(file_effects(command)) == effects
 
 
@@ -92,7 +92,7 @@ def test_what_git_does_to_files(command, effects):
     "git checkout -- src/pool.py", "git checkout src/pool.py", "git restore src/pool.py", "git checkout -- src/", "git restore .",
     "git reset --hard", "cd src && git checkout pool.py && cd .. && python -m pytest -q",
 ])  # fmt: skip
-def test_an_edit_that_git_undid_does_not_count(command):
+def test_an_edit_that_git_undid_is_listed_as_restored(command):
     undone = bash(command, "Updated 1 path from the index")
     assert files_of(read(), edit(), undone) == {"src/pool.py": "restored"}
     lines, is_stale = text_of(read(), edit(), undone)
@@ -104,18 +104,18 @@ def test_an_edit_that_git_undid_does_not_count(command):
     assert "undone_limit" not in text.replace("newText: limit_3 = undone_limit", "") or is_stale
 
 
-def test_what_was_edited_again_is_modified_again():
+def test_a_restored_file_that_is_edited_again_is_modified():
     again = bash("git checkout src/pool.py && sed -i s/1/2/ src/pool.py")
     assert files_of(read(), edit(), again) == {"src/pool.py": "modified"}
     assert text_of(read(), edit(), again) == ([], False)
 
 
-def test_git_undoes_what_a_command_changed_before_it_was_read():
+def test_a_stash_makes_a_file_stale_that_was_changed_before_it_was_read():
     changed = bash("sed -i s/1/2/ src/pool.py")
     assert text_of(read(), changed, read(), bash("git stash"))[1]
 
 
-def test_git_goes_back_to_what_was_committed():
+def test_git_checkout_restores_the_committed_state():
     commit = bash("git add -A && git commit -m x", "[main 1234567] x\n 1 file changed")
     messages = [*read(), *edit(), *commit, *edit(number=4), *bash("git checkout -- src/pool.py")]
     file = collect(messages).files["src/pool.py"]
@@ -129,36 +129,36 @@ def test_git_leaves_new_files_alone(command):
     assert files_of(new, bash("git checkout src/new.py")) == {"src/new.py": "restored"}
 
 
-def test_what_git_refused_did_nothing():
+def test_a_failed_git_checkout_changes_nothing():
     refused = bash("git checkout -- src/pool.py", "error: pathspec 'src/pool.py'", is_error=True)
     assert files_of(read(), edit(), refused) == {"src/pool.py": "modified"}
     assert text_of(read(), edit(), refused)[0] and not text_of(read(), edit(), refused)[1]
 
 
-def test_what_is_undone_before_a_test_fails_is_undone():
+def test_a_checkout_before_a_failing_test_takes_effect():
     failed = bash("git checkout -- src/pool.py && pytest", "Exit code 1\n1 failed", is_error=True)
     assert files_of(read(), edit(), failed) == {"src/pool.py": "restored"}
 
 
-def test_what_a_command_changed_before_it_failed_may_differ():
+def test_files_changed_before_a_command_failed_are_stale():
     for command in ("sed -i s/1/2/ src/pool.py && ./run", "git pull && ./run", "git stash; ./run"):
         failed = bash(command, "Exit code 2\nno such file", is_error=True)
         assert text_of(read(), edit(), failed)[1]
         assert not text_of(read(), edit(), bash(command, "Not allowed.", is_error=True))[1]
 
 
-def test_git_changes_back_only_what_was_changed():
+def test_git_restore_commands_leave_unchanged_files_fresh():
     for command in ("git stash", "git checkout .", "git reset --hard"):
         assert text_of(read(), bash(command)) == (SOURCE, False)
 
 
-def test_a_file_that_was_made_and_deleted_is_in_no_stash():
+def test_a_file_that_was_created_and_deleted_is_not_stashed():
     steps = bash("echo x > src/probe.py"), bash("rm src/probe.py"), bash("git stash")
     assert files_of(*steps) == {"src/probe.py": "deleted"}
     assert files_of(bash("rm src/pool.py"), steps[2]) == {"src/pool.py": "stashed"}
 
 
-def test_edits_in_the_stash_are_there_until_it_is_popped():
+def test_stashed_edits_are_listed_as_stashed_until_they_are_popped():
     away, back = bash("git stash", "Saved working directory"), bash("git stash pop")
     assert files_of(read(), edit(), away) == {"src/pool.py": "stashed"}
     assert "\nstashed: src/pool.py" in render_state(collect([*read(), *edit(), *away]), 500)
@@ -171,7 +171,7 @@ def test_edits_in_the_stash_are_there_until_it_is_popped():
         assert lines[2] == "limit_3 = undone_limit" and is_stale
 
 
-def test_another_branch_may_have_other_texts():
+def test_switching_branches_or_pulling_makes_known_text_stale():
     assert text_of(read(), bash("git checkout main")) == (SOURCE, True)
     assert text_of(read(), bash("git checkout main"), read()) == (SOURCE, False)
     assert text_of(read(), bash("git checkout -b fix")) == (SOURCE, False)
@@ -181,7 +181,7 @@ def test_another_branch_may_have_other_texts():
     assert text_of(read(), bash("git pull"), written) == (["x = 1"], False)
 
 
-def test_a_path_that_git_is_given_may_be_the_end_of_an_absolute_one():
+def test_a_path_given_to_git_may_be_a_suffix_of_an_absolute_path():
     steps = (read("/work/src/pool.py"), edit("/work/src/pool.py"), bash("git checkout src/pool.py"))
     assert files_of(*steps) == {"/work/src/pool.py": "restored"}
     twin = edit("/work/old/src/pool.py")
@@ -192,13 +192,13 @@ def test_a_path_that_git_is_given_may_be_the_end_of_an_absolute_one():
     assert files_of(beside) == {"old/src/pool.py": "modified", "src/pool.py": "restored"}
 
 
-def test_an_earlier_summary_knows_no_edit_that_was_undone_since():
+def test_edits_listed_in_an_earlier_summary_can_be_undone_later():
     old = read_summary("## Files\nmodified: src/pool.py src/a.py")
     state = collect(bash("git checkout src/pool.py"), old)
     assert states_of(state) == {"src/a.py": "modified", "src/pool.py": "restored"}
 
 
-def test_of_what_git_undid_nothing_is_a_change():
+def test_an_undone_edit_is_neither_noted_nor_committed():
     messages = [user("Go."), *read(), *edit(), *bash("git checkout src/pool.py")]
     assert not [text for text in notes_of(messages).sections["context"] if "pool.py" in text]
     commit = bash("git add -A && git commit -m x", "[main 1234567] x")
@@ -224,14 +224,14 @@ def test_of_what_git_undid_nothing_is_a_change():
     ("sudo bash /tmp/fix-dns.sh && ./format.sh && git checkout -q release-1.x -- && git checkout a2.py", ["*"]),
     ("", []),
 ])  # fmt: skip
-def test_what_formatters_may_change(command, paths):
+def test_files_that_formatters_may_change_are_parsed_from_commands(command, paths):
     assert [path for path, state in file_effects(command) if state == "changed"] == paths
 
 
 @pytest.mark.parametrize(
     "command", ["black src/pool.py", "ruff format", "npm run format", "npx prettier --write src"]
 )
-def test_a_text_that_was_formatted_may_differ(command):
+def test_known_text_is_stale_after_a_formatter_ran(command):
     lines, is_stale = text_of(read(), edit(), bash(command))
     assert lines[2] == "limit_3 = undone_limit" and is_stale
     assert files_of(read(), bash(command)) == {"src/pool.py": "read"}
@@ -252,7 +252,7 @@ LOOP = "import os\nfor name in ['pool.py', 'src/pool.py']:\n    open(os.path.joi
     "python - <<E\nwith open('src/pool.py', mode='w') as f:\n    f.write(read())\nE",
     f"cat > /tmp/fix.py <<'EOF'\n{PYTHON}\nEOF\npython3 /tmp/fix.py",
 ])  # fmt: skip
-def test_what_a_script_writes_is_modified(command):
+def test_a_file_that_a_script_writes_is_modified(command):
     assert files_of(read(), bash(command))["src/pool.py"] == "modified"
     assert text_of(read(), bash(command)) == (SOURCE, True)
 
@@ -260,12 +260,12 @@ def test_what_a_script_writes_is_modified(command):
 @pytest.mark.parametrize("command", [
     f"python3 - <<'PY'\n{LOOP}\nPY", f"cat > fix.py <<'EOF'\n{PYTHON}\nEOF", f"cat > fix.py <<'EOF'\n{LOOP}\nEOF",
 ])  # fmt: skip
-def test_what_a_script_may_write_may_differ(command):
+def test_a_file_that_a_script_may_write_is_stale(command):
     assert files_of(read(), bash(command))["src/pool.py"] == "read"
     assert text_of(read(), bash(command)) == (SOURCE, True)
 
 
-def test_what_a_script_only_reads_is_as_it_was():
+def test_a_file_that_a_script_only_reads_stays_fresh():
     for script in (
         "print(open('src/pool.py').read())",
         "import sys; sys.stdout.write('src/pool.py')",
@@ -273,14 +273,14 @@ def test_what_a_script_only_reads_is_as_it_was():
         assert text_of(read(), bash(f"python - <<E\n{script}\nE")) == (SOURCE, False)
 
 
-def test_a_new_file_of_a_script_is_created():
+def test_a_new_file_that_a_script_writes_is_created():
     command = "cd src && python - <<E\nopen('new.py', 'w').write('x')\nE"
     assert files_of(bash(command)) == {"src/new.py": "created"}
     command = "node -e \"fs.writeFileSync('a.json', f(JSON.parse(load('a.json'))))\""
     assert files_of(bash(command)) == {"a.json": "modified"}
 
 
-def test_files_that_a_client_says_a_command_changed_may_differ():
+def test_files_that_the_client_reports_as_changed_are_stale():
     note = "[This command modified 2 files you've previously read: src/a.ts, src/pool.py. Call Read before editing.]"
     assert text_of(read(), bash("./codegen", f"done\n{note}")) == (SOURCE, True)
     refused = call("Edit", "File has been modified since read, either by the user or by a linter.",

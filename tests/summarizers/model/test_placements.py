@@ -92,7 +92,7 @@ def test_every_placement_keeps_the_laws_of_every_dialect(
     st.sampled_from(NAMES),
     st.sampled_from([0, 1, 4, 0.3]),
 )
-def test_a_view_ends_on_the_assistant_only_where_the_conversation_does(
+def test_a_view_ends_with_an_assistant_message_only_if_the_conversation_does(
     messages, dialect, place, keep
 ):
     """C4-11: no prefill by accident."""
@@ -113,18 +113,18 @@ def shape(view):
 TAIL = [(m.role, m.text) for m in talk(10)[-4:]]
 
 
-def test_a_users_message_by_default():
+def test_the_summary_is_a_user_message_by_default():
     """X-2"""
     assert shape(summarize_at(talk(10), "user")) == [("user", "summary"), *TAIL]
 
 
-def test_a_users_message_and_an_acknowledgement():
+def test_the_summary_may_be_followed_by_an_acknowledgement():
     """S0-15 S0-31 S0-46 X-2: Human with the snapshot, AI that acknowledges, then the recent messages."""
     view = summarize_at(talk(10), "acknowledged", DIALECTS["anthropic"])
     assert shape(view) == [("user", "summary"), ("assistant", ACK), *TAIL]
 
 
-def test_a_second_system_message_where_the_rules_allow_one():
+def test_the_summary_may_be_a_second_system_message_if_the_rules_allow_one():
     """S1-29 C1-8 X-2: elsewhere the plain placement."""
     assert shape(summarize_at(talk(10), "system", DIALECTS["chat"])) == [
         ("system", "summary"),
@@ -134,7 +134,7 @@ def test_a_second_system_message_where_the_rules_allow_one():
         assert shape(summarize_at(talk(10), "system", DIALECTS[name]))[0] == ("user", "summary")
 
 
-def test_the_answer_to_a_question():
+def test_the_summary_may_be_the_assistants_answer_to_a_question():
     """S4-13 S4-09 X-2: the user asks what was done, the assistant answers with the summary."""
     view = summarize_at(talk(10), "answer", DIALECTS["anthropic"])
     assert shape(view) == [("user", QUESTION), ("assistant", "summary"), *TAIL]
@@ -142,13 +142,13 @@ def test_the_answer_to_a_question():
     assert len(summarize_at(fifty, "answer", keep=0).messages) == 2
 
 
-def test_the_assistants_after_the_first_request():
+def test_the_summary_may_be_an_assistant_message_after_the_first_request():
     """S3-14 C3-4 X-2: the first request stays as it was said."""
     view = summarize_at(talk(10), "after_first", DIALECTS["anthropic"])
     assert shape(view) == [("user", "Request 0: fix part 0."), ("assistant", "summary"), *TAIL]
 
 
-def test_a_placement_of_ones_own():
+def test_a_custom_placement_can_be_used():
     view = summarize_at(talk(10), Placement("assistant", "question", acknowledged=False))
     assert view.messages[0] == user(QUESTION)
     assert summarize_at(talk(10), Placement("assistant")).messages[0] == user(QUESTION)
@@ -162,7 +162,7 @@ def test_an_unknown_placement_is_refused():
 
 
 @pytest.mark.parametrize("place", NAMES)
-def test_in_the_middle_of_a_turn_the_assistant_never_follows_the_assistant(place):
+def test_a_cut_in_mid_turn_never_leaves_two_assistant_messages_in_a_row(place):
     history = [
         user("Fix everything. " + "Really. " * 5),
         *[m for n in range(12) for m in ran(f"c{n}")],
@@ -174,7 +174,7 @@ def test_in_the_middle_of_a_turn_the_assistant_never_follows_the_assistant(place
     assert view.messages[-1].role == "tool"
 
 
-def test_the_model_is_asked_to_go_on_where_it_should():
+def test_the_latest_request_or_else_a_prompt_to_continue_follows_the_summary():
     """C4-11"""
     history = [*talk(6), user("Look at it."), *ran("c1"), *ran("c2")]
     view = View.of(history)
@@ -190,7 +190,7 @@ def test_the_model_is_asked_to_go_on_where_it_should():
 
 @pytest.mark.parametrize("place", NAMES)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_carrier_is_recognised_when_it_is_fed_back(place, dialect):
+def test_a_summary_in_any_placement_is_recognised_when_it_is_sent_back(place, dialect):
     """C0-9 C1-8 conformance 9: never a request, never told again as conversation, one summary at a time."""
     rules = DIALECTS[dialect]
     view = summarize_at(
@@ -243,7 +243,7 @@ ENCODERS = {
 
 @pytest.mark.parametrize("place", NAMES)
 @pytest.mark.parametrize("format", ENCODERS)
-def test_what_is_sent_can_be_sent_back_in_every_wire_format(place, format):
+def test_a_compacted_payload_can_be_compacted_again_in_every_wire_format(place, format):
     """S4-22 C4-8 C1-6: the system prompt stays; a second one of ours is no part of it when it comes back."""
     payload = ENCODERS[format]
     for n in range(3):
@@ -264,7 +264,7 @@ def test_what_is_sent_can_be_sent_back_in_every_wire_format(place, format):
         payload = [*view.payload, *ENCODERS[format][1 + (format == "openai_chat") :][1:5]]
 
 
-def test_a_message_that_only_looks_like_a_carrier_does_not_count():
+def test_messages_that_only_resemble_a_summary_are_not_taken_for_one():
     """A user may ask what we did so far, and an assistant may say that it understood."""
     history = [user(QUESTION), assistant("Nothing yet."), user(CONTINUE), assistant(ACK)]
     assert not any(belongs_to_summary(history, at) for at in range(4))
@@ -273,12 +273,12 @@ def test_a_message_that_only_looks_like_a_carrier_does_not_count():
 
 
 @given(transcripts(max_turns=4), st.sampled_from(NAMES))
-def test_a_history_without_a_summary_has_no_carrier(messages, place):
+def test_no_message_is_taken_for_a_summary_in_a_history_without_one(messages, place):
     assert opening_length(messages) == 0
     assert not any(belongs_to_summary(messages, at) for at in range(len(messages)))
 
 
-def test_a_memory_that_was_said_before_stays_once():
+def test_a_repeated_memory_is_kept_only_once():
     messages = [remember("the port is 8080"), Message("assistant", (Text("noted"),))] * 3
     view = View.of([user("start"), Message("assistant", (Text("yes"),)), *messages])
     assert find_kept(view, 0, len(messages) + 2, TaggedMemory()) == [0, 2]
