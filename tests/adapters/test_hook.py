@@ -193,6 +193,6 @@ def test_usage_reaches_the_compactor_of_the_calls_format_once():
 
 def test_calls_whose_answer_never_comes_are_forgotten():
     refold = make_logger()
-    for n in range(litellm().WAITING + 5):
+    for n in range(litellm().MAX_PENDING + 5):
         refold.compact({"model": "m", "messages": history(0), "litellm_call_id": str(n)})
     assert next(iter(refold._sent)) == "5"

@@ -368,8 +368,8 @@ GIVEN: dict[str, Any] = {
 """What functions are given beside the text, by the parameters' names."""
 BESIDE: dict[str, dict[str, Any]] = {
     "refold.summarizers.heuristic.blocks.kind_of": {"command": "ls"},
-    "refold.summarizers.heuristic.blocks._iter_spoken": {"is_parted": True, "binds": True},
-    "refold.summarizers.heuristic.blocks._iter_clauses": {"is_parted": True},
+    "refold.summarizers.heuristic.blocks._iter_spoken": {"is_in_clauses": True, "binds": True},
+    "refold.summarizers.heuristic.blocks._iter_clauses": {"is_in_clauses": True},
     "refold.summarizers.heuristic.answers.find_question": {"reply": "C"},
     "refold.summarizers.heuristic.actions.has_command": {"failed": "git push"},
     "refold.summarizers.heuristic.actions.find_outcome_line": {"failed": False, "printed": False},

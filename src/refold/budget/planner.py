@@ -146,7 +146,7 @@ def estimate_remaining_calls(
 
 RISK = 0.03
 """Share of the expected calls within which an edit must have paid for itself, except for
-`Offer.may_lose`. So at most one in thirty loses more because its session ends earlier."""
+`EditEffect.accepted_loss`. So at most one in thirty loses more because its session ends earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

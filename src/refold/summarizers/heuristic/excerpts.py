@@ -445,7 +445,7 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
         else:
             groups.setdefault(block.heading, []).append(excerpt)
     rows = list[str]()
-    is_of = attrgetter("heading", "is_parted")
+    is_of = attrgetter("heading", "is_in_clauses")
     for (label, is_in_clauses), own in groupby(talk, lambda e: is_of(work.blocks[e.block])):
         if not (label or is_in_clauses):
             rows += _write_sentences(own, work)

@@ -286,7 +286,7 @@ def _find_part(command: str, rank: Callable[[Sequence[Token]], int]) -> CommandS
 
 
 def _rank(words: Words) -> int:
-    """Return the rank of a simple command: 2, 1 or 0, as in `CommandPart.rank`."""
+    """Return the rank of a simple command: 2, 1 or 0, as in `CommandSpan.rank`."""
     words = find_program(words)
     if not words:
         return 0
