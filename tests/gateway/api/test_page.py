@@ -245,7 +245,7 @@ def test_a_newcomer_gives_the_token_sets_an_agent_up_and_sees_its_first_call(
         browser.open(f"{at.served.url}/refold/")
         browser.type("#token", "wrong")
         browser.click("#entry button")
-        assert browser.wait("#entry", "not the admin token")
+        assert browser.wait("#entry", "Wrong admin token")
         assert browser.run("return sessionStorage.length + document.cookie.length") == 0
         browser.run("document.getElementById('token').value = '密码'")
         browser.click("#entry button")
@@ -329,7 +329,7 @@ def test_sessions_are_listed_filtered_sorted_and_searched(
     browser.press("\ue00c")
     browser.find(".sessions")
     visit(browser, here, "#/?q=nowhere+at+all")
-    browser.wait("#span", "No session fits")
+    browser.wait("#span", "No sessions match")
     take_picture(browser, "nothing-fits")
     assert complaints(browser) == []
 
@@ -404,7 +404,7 @@ def test_hidden_text_is_found_an_edit_undone_and_a_call_shown_as_it_was_sent(
     fold = f"[data-edit='{edit['id']}']"
     visit(browser, here, f"#/s/{id}")
     browser.find(fold)
-    assert "after summaries and lookups" in browser.text(".figures"), "as the list calls them"
+    assert "after summaries and refetches" in browser.text(".figures"), "as the list calls them"
     browser.run("document.activeElement.blur()")
     browser.press("f")
     browser.type("#find", f"{SECRET} 5\ue007")
@@ -436,7 +436,7 @@ def test_hidden_text_is_found_an_edit_undone_and_a_call_shown_as_it_was_sent(
     assert browser.accessible_name(".charts.single svg").startswith("Tokens of 1 call. ")
     assert complaints(browser) == []
     visit(browser, here, f"#/s/{id[:8]}")
-    browser.wait("main", "This address is not complete")
+    browser.wait("main", "This link is incomplete")
     assert "400 (Bad Request)" in complaints(browser)[0]
 
 
@@ -471,7 +471,7 @@ def test_a_compaction_is_previewed_amended_accepted_and_undone(
     assert "Cache:" in browser.text("[aria-label=Effect]")
     assert "no longer see" in browser.text(".losses")
     take_picture(browser, "preview")
-    assert "has no model for summaries" in browser.text(".offer form")
+    assert "No model for summaries is configured" in browser.text(".offer form")
     parts = browser.all("[data-part]")
     figures = browser.text(".accept p")
     browser.run("document.querySelector('[data-part]').click()")
@@ -490,7 +490,7 @@ def test_a_compaction_is_previewed_amended_accepted_and_undone(
     )
     browser.type(".amend textarea", "\n- Small commits.")
     browser.wait(".accept", "amended")
-    browser.wait(".amend", "line yours")
+    browser.wait(".amend", "new line")
     browser.click("#accept")
     accepted = browser.wait(".accept", "Accepted")
     assert browser.text(".about") in accepted, "it said that nothing had changed"
@@ -509,7 +509,7 @@ def test_a_compaction_is_previewed_amended_accepted_and_undone(
     browser.type("#target", "5\ue007")
     least = browser.wait("#least", "5 tokens cannot be reached")
     reached = browser.text(".accept p").partition("→ ")[2].split()[0]
-    assert f"{reached} is the least" in least
+    assert f"{reached} is the minimum" in least
     take_picture(browser, "target-impossible")
     browser.run(
         "[...document.querySelectorAll('.part button')].find(b => b.textContent === 'Amend').click();"
@@ -801,7 +801,7 @@ def test_failed_loads_and_failed_actions_are_shown_and_can_be_retried(
     browser.find("tr[data-id]")
     browser.run(FAIL, "/messages", -1, None)
     visit(browser, here, f"#/s/{session}")
-    assert "What is shown may be older" in browser.wait("#gone", "cannot be reached")
+    assert "This view may be out of date" in browser.wait("#gone", "cannot be reached")
     browser.run("mend()")
     browser.click("#gone button")
     browser.wait("article.message:last-of-type", "text text")
@@ -814,11 +814,11 @@ def test_failed_loads_and_failed_actions_are_shown_and_can_be_retried(
     browser.wait(".answer .refused", "cannot be reached")
     browser.run("mend()")
     browser.click(".answer .refused button")
-    browser.wait("#news", "shows again")
+    browser.wait("#news", "redone")
     assert browser.all(".side .undone") == [], "what was done again is not undone"
     browser.run("document.activeElement.blur()")
     browser.press("f", *"#9999", "\ue007")
-    browser.wait("#hits", "Nothing found.")
+    browser.wait("#hits", "No matches.")
     assert complaints(browser) == []
 
 
@@ -850,7 +850,7 @@ def test_a_busy_gateway_is_retried_and_not_shown_as_unreachable(
     browser.run(
         "for (const name of ['pagehide', 'pageshow']) window.dispatchEvent(new Event(name))"
     )
-    assert "Agents" not in browser.wait("#gone", "Too much is asked at once. Shown as of")
+    assert "Agents" not in browser.wait("#gone", "Too much is asked at once. Last updated")
     assert "Not live" in browser.text("#live")
     browser.run("mend()")
     browser.click("#gone button")
@@ -894,7 +894,7 @@ def test_a_view_that_loads_slowly_shows_a_loading_message(
     assert wait_for_script(browser, f"{loading}.includes('Loading')")
     assert wait_for_script(browser, "held.length > 0")
     browser.run("letGo()")
-    browser.wait(".figures", "Last call")
+    browser.wait(".figures", "Tokens, last call")
     assert browser.run(f"return {loading}") == "none"
 
 
@@ -924,9 +924,9 @@ def test_in_shadow_mode_the_page_describes_calls_as_they_would_be_without_it(
         visit(browser, at, f"#/s/{session_of(at, 'Claude Code')}/preview?stop=16")
         browser.wait(".accept", "with")
         browser.wait(".accept", "once shadow is off")
-        assert "Without shadow the next call still sends" in browser.text("main")
+        assert "Without shadow, the next call still sends" in browser.text("main")
         browser.click("#accept")
-        browser.wait(".accept", "Without shadow the next call sends")
+        browser.wait(".accept", "Without shadow, the next call sends")
         browser.open("about:blank")
     browser.console_messages()
 
@@ -970,7 +970,7 @@ def test_a_session_list_that_arrives_after_navigation_is_discarded(
     here.say(chat_request(90), **as_client("f19"))
     assert eventually(lambda: browser.run("return held.length") > 0)
     visit(browser, here, f"#/s/{session_of(here, 'f19')}")
-    browser.wait(".figures", "Last call")
+    browser.wait(".figures", "Tokens, last call")
     browser.run("letGo(); return new Promise((done) => setTimeout(done, 200))")
     assert "Cannot" not in browser.text("#news")
     assert complaints(browser) == []
@@ -1005,7 +1005,7 @@ def test_f16_f17_figures_on_the_page_agree_and_are_the_same_after_a_restart(
                     assert sum(row[name] for row in sessions) == pytest.approx(totals[name])
                 largest = max(sessions, key=lambda row: row["original"])
                 browser.run("location.hash = arguments[0]", f"#/s/{largest['id']}")
-                head = browser.wait(".figures", "Last call")
+                head = browser.wait(".figures", "Tokens, last call")
                 for text in (
                     f"{largest['original']:,}",
                     f"{largest['sent']:,}",
@@ -1123,13 +1123,13 @@ def test_without_recorded_text_a_history_can_be_pasted_and_a_failed_undo_is_show
         sessions = client.get("/refold/api/overview").json()["sessions"]
         ids = {row["client"]: row["id"] for row in sessions}
         browser.open(f"{served.url}/refold/#/s/{ids['looker']}/preview")
-        browser.wait("main", "The history is needed")
+        browser.wait("main", "Request needed")
         browser.run("document.querySelector('#history').value = 'no JSON'")
         browser.click(".offer .main")
-        browser.wait("[role=alert]:not(#gone)", "not JSON")
+        browser.wait("[role=alert]:not(#gone)", "not valid JSON")
         browser.run("document.querySelector('#history').value = arguments[0]", json.dumps(pasted))
         browser.click(".offer .main")
-        browser.wait(".accept", "of 1 part")
+        browser.wait(".accept", "of 1 edit")
         assert "Each line below" in browser.text(".losses"), "who sends the text may read of it"
         session = ids["Claude Code"]
         visit(browser, at, f"#/s/{session}")
@@ -1147,7 +1147,7 @@ def test_without_recorded_text_a_history_can_be_pasted_and_a_failed_undo_is_show
         browser.run("document.querySelector('.asking .main').click()")
         browser.wait(".refused", "The gateway cannot be reached.")
         assert "Try again" in browser.text(".refused")
-        assert "does not answer" in browser.wait("#gone", "Shown as of")
+        assert "does not respond" in browser.wait("#gone", "Last updated")
         take_picture(browser, "gateway-gone")
         browser.open("about:blank")
     browser.console_messages()
@@ -1178,12 +1178,12 @@ def test_a_session_says_why_its_cost_or_its_window_is_unknown(browser: Browser) 
     with serve_api(prices={"large": RATES}.get) as at:
         at.say({**chat_request(9, "large"), "stream": True})  # no stream_options: no usage
         visit(browser, at, f"#/s/{at.session()}")
-        assert "Spent\n–\nno usage was reported" in browser.wait(".figures", "Spent")
+        assert "Spent\n–\nno usage reported" in browser.wait(".figures", "Spent")
         at.say(chat_request(9, "our-own"), **{"x-session-id": "own"})
         assert eventually(lambda: at.get("overview").json()["total"] == 2)
         visit(browser, at, f"#/s/{at.session()}")
         shown = browser.wait(".figures", "[prices] in refold.toml")
-        assert "no window is known of our-own: [windows] in refold.toml" in shown
+        assert "no window known for our-own: set [windows] in refold.toml" in shown
         browser.open("about:blank")
     browser.console_messages()
 
@@ -1207,7 +1207,7 @@ def test_calls_that_cannot_be_written_to_the_ledger_are_reported_on_the_page(
             at.say(chat_request(9))
             assert eventually(lambda: at.get("overview").json()["unwritten"] == 1)
             visit(browser, at)
-            assert "1 call not entered" in browser.wait("main", "the gateway's log says why")
+            assert "1 call not recorded" in browser.wait("main", "see the gateway's log")
             with ledger:
                 ledger.execute("DROP TRIGGER full")
             at.say(chat_request(10))
@@ -1232,7 +1232,7 @@ def test_the_page_asks_for_the_token_again_after_it_was_changed(browser: Browser
         visit(browser, at)
         browser.wait("main", "first call")
         browser.run(UNREACHABLE)
-        browser.wait("#gone", "does not answer")
+        browser.wait("#gone", "does not respond")
         at.served.gateway.config = replace(at.served.gateway.config, admin_token="t" * 16)
         browser.run("window.fetch = window.reach")
         browser.find("#entry")
@@ -1309,7 +1309,7 @@ def test_the_user_chooses_whether_a_model_or_rules_write_a_summary(browser: Brow
             asked, by_model = len(writer.received), browser.text(".accept p")
             assert asked > 0
             browser.type("#model", "large-writer\ue007")
-            browser.wait("[aria-label=Effect]", "No price is known of the model that wrote")
+            browser.wait("[aria-label=Effect]", "No price is known for the model that wrote")
             take_picture(browser, "another-model")
             models = [json.loads(request.body)["model"] for request in writer.received]
             assert {*models[:asked]} == {name} and {*models[asked:]} == {"large-writer"}
@@ -1399,7 +1399,7 @@ def test_ten_common_tasks_take_at_most_four_steps_each(  # noqa: PLR0915 - ten t
     browser.wait("#news", "is sent again")
     steps["bring back that file"] = hand.count
     browser.click("#hits .answer button")
-    browser.wait("#news", "is hidden as before")
+    browser.wait("#news", "is hidden again")
     hand = begin()
     hand.click(row)
     hand.click("#undo-last")
@@ -1440,14 +1440,14 @@ def test_ten_common_tasks_take_at_most_four_steps_each(  # noqa: PLR0915 - ten t
 def compact_by_hand(browser: Browser, file: Path) -> None:
     """Open the listed *file*, keep a compaction of it, take it back and redo that."""
     browser.click("tr.file a")
-    browser.wait("#about-file", "read and never written")
+    browser.wait("#about-file", "never writes to it")
     assert find_violations(browser) == []
     browser.wait(".lines", "0.py")
     browser.click("article[data-at='2'] button")
     browser.wait("article[data-at='2'] .opened", SECRET)
     assert "Pin" not in browser.text("article[data-at='2'] .acts"), "the command pins"
     browser.click("#preview")
-    browser.wait(".accept", "1 of 1 part")
+    browser.wait(".accept", "1 of 1 edit")
     browser.click("#accept")
     browser.wait(".accept", "Accepted")
     assert "refold export 0a0b0c0d" in browser.text(".accept")
@@ -1459,7 +1459,7 @@ def compact_by_hand(browser: Browser, file: Path) -> None:
     browser.click(".asking .main")
     browser.wait(".answer", "undone")
     browser.click(".answer button")
-    browser.wait("#news", "shows again")
+    browser.wait("#news", "redone")
 
 
 def test_calls_missing_from_the_lists_are_mentioned_beside_the_counts(
@@ -1484,9 +1484,9 @@ def test_calls_missing_from_the_lists_are_mentioned_beside_the_counts(
         oldest = "SELECT MIN(at) FROM refold_each_call WHERE session = :id"
         books.execute(f"DELETE FROM refold_each_call WHERE at = ({oldest})", row)
     visit(browser, here)
-    browser.wait("main", "1 of no session")
+    browser.wait("main", "1 without a session")
     visit(browser, here, f"#/s/{row['id']}")
-    browser.wait(".about", "3 calls, the latest 2 listed, 1 more failed")
+    browser.wait(".about", "3 calls, latest 2 listed, plus 1 failed")
     assert complaints(browser) == []
 
 
@@ -1540,14 +1540,14 @@ def test_shadow_sessions_and_session_files_are_labelled_in_the_list(
             assert "1 session through the gateway · $" in browser.text("tr.day"), "of two rows"
             take_picture(browser, "shadow-and-files")
             visit(browser, at, "#/?sort=tokens")
-            browser.wait(".sessions", "Session files, the latest first")
+            browser.wait(".sessions", "Session files, latest first")
             take_picture(browser, "files-by-tokens")
             assert find_violations(browser) == []
             visit(browser, at, "#/?source=gateway")
             browser.wait("#total", "1 session")
             assert browser.all("tr.file") == []
             visit(browser, at, "#/?q=nowhere+at+all")
-            browser.wait("#span", "No session fits")
+            browser.wait("#span", "No sessions match")
             visit(browser, at, "#/?source=file")
             compact_by_hand(browser, file)
             assert complaints(browser) == []

@@ -1,10 +1,10 @@
-// Asking the gateway. The token stays in this tab.
+// Requests to the gateway's API. The admin token is stored for this tab only.
 
 const KEY = "refold-admin-token";
-const TOKEN = /^[\x20-\x7e]+$/; // what a header can carry
-const TRIES = 40; // for what another process of the gateway has
-const BUSY_TRIES = 4; // a second apart
-let token = sessionStorage.getItem(KEY); // kept there once it was right
+const TOKEN = /^[\x20-\x7e]+$/; // characters that a header can carry
+const TRIES = 40; // attempts to reach the process of the gateway that can answer
+const BUSY_TRIES = 4; // attempts while it is busy, one second apart
+let token = sessionStorage.getItem(KEY); // stored once the gateway has accepted it
 if (token !== null && !TOKEN.test(token)) forgetToken();
 
 class Refused extends Error {
@@ -25,8 +25,8 @@ export function forgetToken() {
   sessionStorage.removeItem(KEY);
 }
 
-// What only another process of the gateway can do is asked again, over another connection, until that one answers. What
-// a busy one cannot do now is asked a little later.
+// If only another process of the gateway can answer, retry over new connections until one reaches it. If the gateway
+// is busy, retry a second later.
 async function send(path, options = {}, tries = TRIES) {
   const headers = { ...options.headers };
   const current = token;
@@ -48,13 +48,13 @@ async function send(path, options = {}, tries = TRIES) {
   throw new Refused(answer.status, error?.code, error?.message ?? `The gateway answered ${answer.status}.`);
 }
 
-/** A query; what is undefined, null or empty is left out. */
+/** A query string without undefined, null and empty values. */
 export const queryOf = (values) => String(new URLSearchParams(Object.entries(values).filter(([, value]) => (value ?? "") !== "")));
 
 /** get("session", {session: id}) */
 export const get = async (name, query = {}) => (await send(`/refold/api/${name}?${queryOf(query)}`)).json();
 
-/** The text that comes in parts, all of it. */
+/** Return the whole text of an operation that returns it in parts. */
 export async function getText(name, query) {
   let text = "";
   for (let offset = 0; offset !== null;) {
@@ -68,7 +68,7 @@ export async function getText(name, query) {
 export const post = async (name, body, signal = undefined) => (await send(`/refold/api/${name}`, {
   method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal })).json();
 
-/** Call *tell* with each list of changes as it comes, until *signal* is aborted; *state* with "live", or with "gone" and why if the gateway says so. Without the right token it throws. */
+/** Call *tell* with each list of changes until *signal* is aborted, and *state* with "live" or with "gone" and the gateway's reason, if it gave one. Throws if the token is wrong. */
 export async function follow(tell, state, signal) {
   for (let wait = 1000; !signal.aborted; wait = Math.min(10_000, wait * 2)) {
     try {

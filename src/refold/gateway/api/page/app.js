@@ -1,16 +1,16 @@
-// The frame: addresses, keys, the live line, the theme, the token. What is shown is in the views.
+// The frame around the views: routes, keyboard shortcuts, connection status, theme and token.
 import { canBeToken, follow, forgetToken, hasToken, queryOf, useToken } from "./api.js";
 import { button, byId, copy, create, put, say } from "./dom.js";
 import { clockWithSeconds } from "./format.js";
 import { showSessions } from "./sessions.js";
 
 const main = byId("main");
-const SHOW = { // the list does not wait for the others
+const SHOW = { // loaded on demand, so the list does not wait for the other views
   sessions: async () => showSessions, setup: async () => (await import("./setup.js")).showSetup,
   session: async () => (await import("./session.js")).showSession, preview: async () => (await import("./preview.js")).showPreview };
 const THEME = "refold-theme";
 const KEYS_OFF = "refold-keys-off";
-let view = null; // what is shown: {update, changed, key, close}
+let view = null; // the current view: {update, changed, key, close}
 let shown = ""; // its kind and session
 let following = null;
 let lastNews = Date.now() / 1000;
@@ -24,7 +24,7 @@ function readRoute() {
 
 export const address = (path, query = {}) => `#/${path}?${queryOf(query)}`.replace(/\?$/, "");
 export const go = (hash) => { location.hash = hash; };
-/** The address says where one is, without another entry for Back. */
+/** Update the address without a new history entry. */
 export const stay = (hash) => history.replaceState(null, "", hash);
 
 async function route() {
@@ -43,10 +43,10 @@ async function route() {
   if (kind !== "sessions") byId("query").value = "";
   shown = name;
   view = null;
-  const place = create("div"); // what comes late is drawn where nobody looks any more
+  const place = create("div"); // late answers for an earlier view are drawn into its detached element
   const hadFocus = main.contains(document.activeElement);
   main.replaceChildren(place);
-  if (hadFocus) main.focus({ preventScroll: true }); // not back to the beginning of the page
+  if (hadFocus) main.focus({ preventScroll: true }); // the tab order would otherwise restart at the top of the page
   window.scrollTo(0, 0);
   await guard(async () => {
     const made = await (await SHOW[kind]())(place, { path, query });
@@ -54,14 +54,14 @@ async function route() {
     else made?.close?.();
     lastNews = Date.now() / 1000;
     begin();
-    requestAnimationFrame(() => setTimeout(loadRest)); // once what is drawn is on the screen
+    requestAnimationFrame(() => setTimeout(loadRest)); // after the first paint
   });
 }
 
-/** What a session needs comes while the gateway surely answers: a browser remembers an import that failed. */
+/** Preload the modules of sessions while the gateway answers: browsers cache a failed import. */
 const loadRest = () => Promise.all([SHOW.session(), SHOW.preview()]).catch(() => null);
 
-/** Run *act*; what went wrong is said in *place*, or instead of the view, with a button to do it *again*. */
+/** Run *act*. Show an error in *place* with a button that calls *again*, or without a *place* in or above the view. */
 export async function guard(act, place = null, again = () => guard(act, place)) {
   try {
     return await act();
@@ -70,15 +70,15 @@ export async function guard(act, place = null, again = () => guard(act, place)) 
     if (error.status === 401) askForToken(hasToken());
     else if (place) refuse(place, error, again);
     else if (!main.firstElementChild?.children.length) refuse(main.firstElementChild ?? main, error, route);
-    else warn(`${error.message} What is shown may be older.`, "Try again", () => { byId("gone").hidden = true; catchUp(); });
+    else warn(`${error.message} This view may be out of date.`, "Try again", () => { byId("gone").hidden = true; catchUp(); });
     return undefined;
   }
 }
 
-/** Say in *place* why something was not done, and offer to try again. */
+/** Show an error in *place* with a button to try again. */
 function refuse(place, error, again) {
   place.querySelector(":scope > .refused")?.remove();
-  const why = again === route && error.status === 400 ? `This address is not complete or not right. ${error.message}` : error.message;
+  const why = again === route && error.status === 400 ? `This link is incomplete or invalid. ${error.message}` : error.message;
   const box = create("div", { class: "asking refused", role: "alert" }, create("p", {}, why),
     button("Try again", () => { box.remove(); again(); }));
   place.append(box);
@@ -92,21 +92,21 @@ function askForToken(wrong) {
   view?.close?.();
   view = null;
   shown = "";
-  tellState("live"); // it answers, and wants a token
+  tellState("live"); // the gateway answers, it only needs a token
   const field = create("input", { type: "password", id: "token", autocomplete: "off", required: true });
-  const problem = create("p", { role: "alert", class: "teal" }, wrong ? "That is not the admin token." : "");
+  const problem = create("p", { role: "alert", class: "teal" }, wrong ? "Wrong admin token." : "");
   const form = create("form", { class: "panel pad entry", id: "entry", onsubmit: (event) => {
     event.preventDefault();
     const given = field.value.trim();
     if (!canBeToken(given)) {
-      problem.textContent = "A token has letters, digits and signs of ASCII alone.";
+      problem.textContent = "Tokens contain only ASCII characters.";
       return;
     }
     useToken(given);
     route();
   } }, create("label", { for: "token" }, "Admin token"), field,
-  create("p", { class: "quiet" }, "Kept in this tab alone, until it is closed."), problem,
-  create("button", { type: "submit", class: "main" }, "Enter"));
+  create("p", { class: "quiet" }, "Stored in this tab only, until you close it."), problem,
+  create("button", { type: "submit", class: "main" }, "Continue"));
   main.replaceChildren(form);
   field.focus();
 }
@@ -122,7 +122,7 @@ function begin() {
   }, tellState, following.signal));
 }
 
-/** A page that is not seen holds none of the few connections that a browser has for a gateway. */
+/** A hidden page closes its event stream: browsers allow few connections per host. */
 function followIfSeen() {
   if (document.hidden) stopFollowing();
   else if (view && !following) {
@@ -138,20 +138,20 @@ function stopFollowing() {
   following = null;
 }
 
-/** *why* is the gateway's own word, if it has one. */
+/** Show whether the page is live. *why* is the gateway's message, if it sent one. */
 function tellState(state, why = "") {
   const isGone = state === "gone";
   if (!isGone && !byId("gone").hidden) catchUp();
   byId("live").classList.toggle("off", isGone);
-  byId("live-word").textContent = !isGone ? "Live" : why ? "Not live" : "Gone";
+  byId("live-word").textContent = !isGone ? "Live" : why ? "Not live" : "Offline";
   byId("gone").hidden = !isGone;
   if (isGone) {
-    warn([create("b", {}, why || "The gateway does not answer."), ` Shown as of ${clockWithSeconds(lastNews)}; it is tried again.${why ? "" : " Agents that use it get errors now."}`],
+    warn([create("b", {}, why || "The gateway does not respond."), ` Last updated ${clockWithSeconds(lastNews)}. Retrying.${why ? "" : " Agents that use it get errors now."}`],
       "Try now", () => { stopFollowing(); begin(); });
   }
 }
 
-/** Say above the view what is wrong with it, and what *act* is there. */
+/** Show a warning above the view, with a button *name* that runs *act*. */
 function warn(words, name, act) {
   put(byId("gone"), create("span", {}, words), button(name, act));
   byId("gone").hidden = false;
@@ -170,20 +170,20 @@ byId("theme").addEventListener("click", () => {
   const next = now === "dark" ? "light" : "dark";
   setTheme(next);
   localStorage.setItem(THEME, next);
-  window.dispatchEvent(new Event("resize")); // what is painted is painted anew
+  window.dispatchEvent(new Event("resize")); // redraws the canvas in the new colours
 });
 
-const KEYS = [["/", "Search all sessions"], ["S", "Sent, original, side by side"], ["F", "Find in this session"], ["C", "Preview a compaction"],
-  ["J K", "Next, previous"], ["P", "Pin or unpin a message"], ["Enter", "Open, close"], ["U", "Undo the last edit"],
-  ["N", "Next edit or hit; Shift: previous"], ["Y", "Copy the link"], ["G", "Go to a message: #7, or call 7"], ["Esc", "Back, close"]];
+const KEYS = [["/", "Search all sessions"], ["S", "Switch view: sent, original, side by side"], ["F", "Find in this session"], ["C", "Preview a compaction"],
+  ["J K", "Next or previous row"], ["P", "Pin or unpin a message"], ["Enter", "Open or close"], ["U", "Undo the last edit"],
+  ["N", "Next edit or match (Shift: previous)"], ["Y", "Copy link"], ["G", "Go to a message (#7) or call (call 7)"], ["Esc", "Back or close"]];
 
 function showKeys() {
   const off = create("input", { type: "checkbox", id: "keys-off" });
   off.checked = localStorage.getItem(KEYS_OFF) === "1";
   off.addEventListener("change", () => localStorage.setItem(KEYS_OFF, off.checked ? "1" : ""));
-  const dialog = create("dialog", { "aria-label": "Keys" }, create("h2", {}, "Keys"),
+  const dialog = create("dialog", { "aria-label": "Keyboard shortcuts" }, create("h2", {}, "Keyboard shortcuts"),
     create("dl", {}, ...KEYS.flatMap(([name, text]) => [create("dt", {}, create("kbd", {}, name)), create("dd", {}, text)])),
-    create("div", { class: "row" }, create("label", { class: "row" }, off, "Switch keys of one letter off"),
+    create("div", { class: "row" }, create("label", { class: "row" }, off, "Turn off single-key shortcuts"),
       button("Close", () => dialog.close(), { class: "push" })));
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
@@ -217,7 +217,7 @@ byId("search-all").addEventListener("submit", (event) => {
   go(address("", { q: byId("query").value.trim() }));
 });
 
-// --- begin -------------------------------------------------------------------------------------
+// --- start -------------------------------------------------------------------------------------
 
 setTheme(localStorage.getItem(THEME) ?? "");
 byId("host").textContent = location.host;

@@ -1,15 +1,15 @@
-// Charts, drawn to the width that they have. Each is a picture with a sentence, and a table behind it.
+// Responsive charts. Each is an SVG with a text alternative and a table of its data.
 import { button, create, draw } from "./dom.js";
 import { brief, clock, day, money, number, plural } from "./format.js";
 
-const LEFT = 54; // room for $0.0100
+const LEFT = 54; // fits $0.0100
 const RIGHT = 14;
 const TOP = 18;
 const BOTTOM = 22;
 const HEIGHT = 150;
-const openTables = new Set(); // by their titles: they stay open when charts are drawn again
+const openTables = new Set(); // titles of charts whose table stays open when they are redrawn
 
-/** A panel with *title*, that *paint*(svg, width) draws again for each width. *table* is rows of texts and buttons. */
+/** Return a panel whose SVG *paint*(svg, width, panel) redraws at each new width. *sentence* is its text alternative; *table*() returns the rows of its table, the column names first. */
 function chart(title, quiet, legend, sentence, table, paint) {
   const svg = draw("svg", { role: "img", "aria-label": sentence });
   const rows = create("div");
@@ -44,7 +44,7 @@ function ceiling(value, steps = 4) {
   return [step * Math.ceil(value / step) || step, step];
 }
 
-/** Lines of the grid with their labels; returns from a value to a height. */
+/** Draw the grid lines and their labels. Return the function from a value to its y coordinate. */
 function axis(svg, width, most, label) {
   const [top, step] = ceiling(most, 3);
   const y = (value) => HEIGHT - BOTTOM - ((HEIGHT - TOP - BOTTOM) * value) / top;
@@ -55,7 +55,7 @@ function axis(svg, width, most, label) {
   return y;
 }
 
-/** Dollars spent, those saved on top, by day; *open* is called with the beginning of the day that is clicked. */
+/** Dollars spent by day with the dollars saved on top. A click on a day calls *open* with its midnight. */
 export function moneyChart(days, today, since, open) {
   const list = Array.from({ length: 30 }, (_, back) => {
     const date = new Date(today * 1000);
@@ -65,8 +65,8 @@ export function moneyChart(days, today, since, open) {
   });
   const spent = list.reduce((sum, item) => sum + item.spent, 0);
   const most = Math.max(...list.map((item) => item.spent + item.saved), 0.01);
-  return chart("Money by day", "30 days, chosen period in full colour", [["grey", "Saved"], ["", "Spent"]],
-    `Money by day over 30 days: ${money(spent)} spent.`,
+  return chart("Cost by day", "last 30 days, selected period highlighted", [["grey", "Saved"], ["", "Spent"]],
+    `Cost by day, last 30 days: ${money(spent)} spent.`,
     () => [["Day", "Spent", "Saved", "Sessions"], ...list.map((item) => [button(day(item.begin), () => open(item.begin), { class: "link" }), money(item.spent), money(item.net), number(item.sessions)])],
     (svg, width) => {
       const y = axis(svg, width, most, (value) => (most < 3 ? money(value, most < 0.1) : `$${number(value)}`));
@@ -85,7 +85,7 @@ export function moneyChart(days, today, since, open) {
     });
 }
 
-/** The path of an area whose top is a step for each point. */
+/** Return the SVG path of a step area chart. */
 function area(points, x, y) {
   if (!points.length) return "";
   let path = `M${x(0)} ${y(0)}`;
@@ -93,7 +93,7 @@ function area(points, x, y) {
   return `${path}V${y(0)}Z`;
 }
 
-/** Over two calls a pixel: the largest and the last of each pixel, so that no peak is lost. */
+/** Downsample to one point per pixel if there are over two calls per pixel. Each keeps the maximum, so no peak is lost. */
 function thin(calls, width) {
   const size = Math.ceil(calls.length / Math.max(1, width));
   if (size < 3) return calls.map((call, at) => ({ ...call, at }));
@@ -105,10 +105,10 @@ function thin(calls, width) {
   return bins;
 }
 
-/** Tokens of calls in their order: {time, original, sent, session}; a gap stands between two sessions. */
+/** Tokens by call, in order, with a gap between sessions. *calls* are {time, original, sent, session}; a click calls *open* with the session. */
 export function callsChart(calls, open) {
   return chart("Tokens by call", `today, ${plural(calls.length, "call")}`, [["grey", "Original"], ["", "Sent"]],
-    calls.length ? `Tokens of ${plural(calls.length, "call")} today, from ${clock(calls[0].time)} to ${clock(calls.at(-1).time)}.` : "No call today.",
+    calls.length ? `Tokens of ${plural(calls.length, "call")} today, from ${clock(calls[0].time)} to ${clock(calls.at(-1).time)}.` : "No calls today.",
     () => [["Time", "Original", "Sent"], ...calls.map((call) => [button(clock(call.time), () => open(call.session), { class: "link" }), number(call.original), number(call.sent)])],
     (svg, width) => {
       const most = Math.max(1000, ...calls.map((call) => call.original));
@@ -139,12 +139,12 @@ export function callsChart(calls, open) {
     });
 }
 
-/** The calls of a session with limits and its compactions; *open* is called with the number of a call, from 1 on. */
+/** Tokens per call of a session, with its limits and numbered compactions. A click calls *open* with the call's number, counted from 1. */
 export function sessionChart({ calls, levels, runs }, chosen, open) {
   const last = calls.at(-1);
-  const panel = chart("Tokens of each call", "", [["grey", "Original"], ["", "Sent"]],
-    last ? `Tokens of ${plural(calls.length, "call")}. The last: original ${number(last.original)}, sent ${number(last.sent)}. ${plural(runs.length, "compaction")}.` : "No call is recorded.",
-    () => [["Call", "Time", "Original", "Sent", "Paid", "Without Refold"],
+  const panel = chart("Tokens per call", "", [["grey", "Original"], ["", "Sent"]],
+    last ? `Tokens of ${plural(calls.length, "call")}. Last call: original ${number(last.original)}, sent ${number(last.sent)}. ${plural(runs.length, "compaction")}.` : "No calls recorded.",
+    () => [["Call", "Time", "Original", "Sent", "Cost", "Without Refold"],
       ...calls.map((call, at) => [String(at + 1), clock(call.time), number(call.original), number(call.sent), money(call.cost, true), money(call.without, true)])],
     (svg, width, panel) => {
       const highest = Math.max(1000, ...calls.map((call) => call.original));
@@ -156,7 +156,7 @@ export function sessionChart({ calls, levels, runs }, chosen, open) {
       svg.append(draw("path", { class: "area-original", d: area(points.map((call) => call.original), scaled, y) }),
         draw("path", { class: "area-sent", d: area(points.map((call) => call.sent), scaled, y) }));
       const isTight = nears.length === 2 && y(levels.compact) - y(levels.window) < 14;
-      for (const [level, name, down] of [[levels.window, "model window", -4], [levels.compact, "compact above", isTight ? 12 : -4]]) {
+      for (const [level, name, down] of [[levels.window, "model window", -4], [levels.compact, "compacts above", isTight ? 12 : -4]]) {
         if (!nears.includes(level)) continue;
         svg.append(draw("line", { class: "limit", x1: LEFT, x2: width - RIGHT, y1: y(level), y2: y(level) }),
           draw("text", { x: LEFT + 5, y: y(level) + down }, `${name} ${brief(level)}`));
@@ -187,7 +187,7 @@ function drawMarks(svg, runs, x) {
   }
 }
 
-/** What a call was, where the pointer or the arrow keys are. */
+/** Show a tooltip for the call under the pointer or reached with the arrow keys. */
 function pointAt(svg, panel, calls, x, y, width, chosen, open) {
   if (!calls.length) return;
   panel.querySelector(".tip")?.remove();
@@ -208,7 +208,7 @@ function pointAt(svg, panel, calls, x, y, width, chosen, open) {
     tip.hidden = false;
     tip.style.top = `${svg.getBoundingClientRect().top - panel.getBoundingClientRect().top + 16}px`;
     const left = Math.max(4, place > width / 2 ? place - tip.offsetWidth - 10 : place + 10);
-    tip.style.left = `min(${left}px, 100% - ${tip.offsetWidth + 4}px)`; // inside, also before a narrower chart is drawn
+    tip.style.left = `min(${left}px, 100% - ${tip.offsetWidth + 4}px)`; // stays inside the panel even before a narrower chart is drawn
   };
   const hide = () => { if (!chosen) { tip.hidden = true; line.setAttribute("visibility", "hidden"); } else show(chosen - 1); };
   svg.append(draw("rect", { class: "hit", x: LEFT, y: TOP, width: Math.max(0, width - LEFT - RIGHT), height: HEIGHT - TOP - BOTTOM, fill: "transparent",

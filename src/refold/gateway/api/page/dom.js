@@ -1,4 +1,4 @@
-// Making elements. All data goes through text nodes: no message can become markup.
+// Helpers that create elements. All data goes through text nodes, so no message can become markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -17,7 +17,7 @@ function fill(element, more, inside) {
 /** create("button", {class: "main", onclick: act}, "Undo") */
 export const create = (tag, more = {}, ...inside) => fill(document.createElement(tag), more, inside);
 export const draw = (tag, more = {}, ...inside) => fill(document.createElementNS(SVG, tag), more, inside);
-/** Show *inside* alone in *element*; null and false are nothing. */
+/** Replace the children of *element*. Null and false are skipped. */
 export function put(element, ...inside) {
   element.replaceChildren();
   return fill(element, {}, inside);
@@ -26,12 +26,12 @@ export const button = (text, onclick, more = {}) => create("button", { type: "bu
 export const key = (name) => create("kbd", { "aria-hidden": "true" }, name);
 export const byId = (id) => document.getElementById(id);
 
-/** Say a result to who cannot see it. */
+/** Announce *text* to screen readers. */
 export function say(text) {
   byId("news").textContent = text;
 }
 
-/** Run *act*, which draws parts of *root* anew. The focus stays on the element that has it, or goes to what takes its place. */
+/** Run *act*, which redraws parts of *root*, and keep the focus on the same element or on its replacement. */
 export function keepFocus(root, act) {
   const had = document.activeElement;
   if (had === root || !root.contains(had)) return act();
@@ -49,7 +49,7 @@ export function keepFocus(root, act) {
   return result;
 }
 
-/** A bar: teal is sent, grey beyond it was left out. *scale* is what the whole width stands for. */
+/** A bar: teal is sent, grey is hidden. *scale* is the value of the full width. */
 export function bar(original, sent, scale, root = false) {
   const size = (value) => 100 * (root ? Math.sqrt(value / Math.max(1, scale)) : value / Math.max(1, scale));
   const whole = Math.max(original, sent);
@@ -58,14 +58,14 @@ export function bar(original, sent, scale, root = false) {
     create("i", { vars: { width: `${Math.min(100, size(whole))}%`, part: `${part}%` } }));
 }
 
-/** A strip of figures: [name, value, what is said below, what is said of it when pointed at]. */
+/** A strip of figures, each [name, value, note below, tooltip]. */
 export const figures = (parts) => create("dl", { class: "panel figures" }, parts.map(([name, value, below, title]) =>
   create("div", { title: title || null }, create("dt", {}, name), create("dd", {}, value), create("dd", { class: "quiet" }, below))));
 
-/** A button that copies *text*, or what it returns, and says for two seconds whether it did. */
+/** A button that copies *text*, or the result of *text*(), and shows the outcome for two seconds. */
 export function copyButton(text, name = "Copy", more = {}) {
   const result = button(name, async () => {
-    const outcome = await Promise.resolve(typeof text === "function" ? text() : text).then(copy).then(() => "Copied", () => "Not copied");
+    const outcome = await Promise.resolve(typeof text === "function" ? text() : text).then(copy).then(() => "Copied", () => "Copy failed");
     result.textContent = outcome;
     say(outcome);
     setTimeout(() => { result.textContent = name; }, 2000);
@@ -78,7 +78,7 @@ export async function copy(text) {
     try {
       await navigator.clipboard.writeText(text);
       return;
-    } catch { /* not allowed: the old way */ }
+    } catch { /* not allowed: use the old API */ }
   }
   const area = create("textarea", { class: "unseen", "aria-hidden": "true" });
   area.value = text;
@@ -88,7 +88,7 @@ export async function copy(text) {
   area.remove();
 }
 
-/** Call *act* once nothing came for *milliseconds*. */
+/** Debounce: call *act* once there was no call for *milliseconds*. */
 export function later(milliseconds, act) {
   let timer = 0;
   return (...given) => {

@@ -1,4 +1,4 @@
-// Numbers, times and names as words. Numbers never shrink in tables; k and M are for axes and totals.
+// Formats of numbers, times and names. Tables show whole numbers; k and M are for axes and totals.
 
 const whole = new Intl.NumberFormat("en");
 const dollars = (digits) => new Intl.NumberFormat("en", {
@@ -9,7 +9,7 @@ export const DASH = "–";
 export const number = (value) => whole.format(Math.round(value));
 export const plural = (count, word, more = `${word}s`) => `${number(count)} ${count === 1 ? word : more}`;
 
-/** Dollars to the cent; less than a dollar with four digits if a call's price is meant. */
+/** Dollars to the cent. If *exact*, amounts under a dollar have four digits, for the cost of one call. */
 export function money(value, exact = false) {
   if (value === null || value === undefined) return DASH;
   const text = exact && Math.abs(value) < 1 ? fine.format(value) : cents.format(value);
@@ -40,7 +40,7 @@ export const clock = (seconds) => toMinute.format(seconds * 1000);
 export const clockWithSeconds = (seconds) => toSecond.format(seconds * 1000);
 export const day = (seconds) => toDay.format(seconds * 1000);
 
-/** The local midnight at which a day began, in seconds since 1970; *ago* days before that. */
+/** The local midnight that began a day, or the one *ago* days earlier, in seconds since 1970. */
 export function midnight(seconds, ago = 0) {
   const date = new Date(seconds * 1000);
   return new Date(date.getFullYear(), date.getMonth(), date.getDate() - ago).getTime() / 1000;
@@ -53,7 +53,7 @@ export function dayName(seconds, now) {
   return begin === midnight(now, 1) ? `Yesterday, ${name}` : name;
 }
 
-/** A model's name without vendor and date. */
+/** A model's name without vendor and date suffix. */
 export const shortModel = (model) => model.replace(/^.*\//, "").replace(/^claude-/, "").replace(/-\d{8}$/, "");
 export const shortId = (id) => id.slice(0, 8);
 
@@ -61,27 +61,27 @@ const STRATEGIES = [
   [/^Summarize|^HistorySummary|^WholeHistory|^FromLastN|^Chunked/, "Summary"], [/^ClearToolResults/, "Old tool results cleared"],
   [/^ClearToolInputs/, "Old tool calls shortened"], [/^ClearThinking/, "Old thinking cleared"],
   [/^DropDuplicates/, "Duplicate cleared"], [/^ClipResults/, "Long result clipped"], [/^OutlineResults/, "Long result outlined"],
-  [/^Restore/, "Message restored"], [/^as said/, "Sent as it came"], [/^settle/, "Signed thinking dropped"]];
+  [/^Restore/, "Message restored"], [/^as said/, "Sent unchanged"], [/^settle/, "Signed thinking dropped"]];
 
-/** What a strategy did, in words. */
+/** A short name of what a strategy did. */
 export const strategy = (by) => {
-  const maker = by.replace(/^decided \(/, ""); // the gateway made the strategy's edit again
+  const maker = by.replace(/^decided \(/, ""); // an edit that the gateway applied again
   return STRATEGIES.find(([pattern]) => pattern.test(maker))?.[1] ?? (maker.split("(")[0].trim() || "Edit");
 };
 export const whichMessages = ({ start, stop }) => (stop > start + 1 ? `messages ${start}–${stop - 1}` : `message ${start}`);
 export const byWhom = (actor) => (actor.startsWith("auto") ? "automatic" : actor === "page" ? "on this page" : actor && `by ${actor}`);
-/** Begins a sentence with the tokens of a session after a change. */
-export const thenHas = ({ file, in_shadow: inShadow }, what = "sends") => (file ? "It then has" : inShadow ? `Without shadow the next call ${what}` : `The next call ${what}`);
-/** What an edit is, in one line. */
+/** The beginning of a sentence that ends with the tokens of a session. */
+export const thenHas = ({ file, in_shadow: inShadow }, what = "sends") => (file ? "The session then has" : inShadow ? `Without shadow, the next call ${what}` : `The next call ${what}`);
+/** An edit in one line. */
 export const editTitle = (edit) => `${strategy(edit.by)}${edit.stop > edit.start + 1 ? " of" : " ·"} ${whichMessages(edit)}`;
 export const isSummary = (by) => strategy(by) === "Summary";
 
-/** A path cut in the middle, its file's name whole. */
+/** Cut a path in the middle. The file's name stays whole. */
 export function middleCut(path, most = 46) {
   if (path.length <= most) return path;
   const name = path.slice(path.lastIndexOf("/"));
   return `${path.slice(0, Math.max(1, most - name.length - 1))}…${name}`;
 }
 
-/** The beginning of a text, with … where its end is cut; no letter is cut in two. */
+/** Truncate a text with …, never inside a surrogate pair. */
 export const cut = (text, most) => (text.length > most ? `${text.slice(0, most).replace(/[\uD800-\uDBFF]$/, "").trimEnd()}…` : text);

@@ -1,4 +1,4 @@
-// A compaction before it happens: what it would do, what would be lost, and which parts of it to accept.
+// The preview of a compaction: its effect, its losses, and which of its edits to accept.
 import { get, post } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { button, byId, create, key, later, put, say } from "./dom.js";
@@ -8,39 +8,39 @@ import { nameOf } from "./sessions.js";
 
 const KINDS = [["constraints", "Constraints", "Constraint"], ["requests", "Requests", "Request"], ["open_work", "Open work", "Open work"], ["facts", "Facts", "Fact"], ["paths", "Paths", "Path"], ["identifiers", "Names", "Name"]];
 const GRAVE = ["constraints", "requests", "open_work", "facts"];
-const MOST_WORDS = 4000; // that a pin can have
-const LIST = 40; // losses of one kind that are shown at once
-const NAMES = 200; // names and paths that are
+const MOST_WORDS = 4000; // maximum characters of a pin
+const LIST = 40; // maximum losses shown
+const NAMES = 200; // maximum names or paths shown
 
 export async function showPreview(root, route) {
   const id = route.path[1];
   const session = await get("session", { session: id });
   const { file } = session;
   const hasText = session.kept_until !== null || file !== null;
-  let request = null; // the history, where it has to be sent along
-  let offer = null; // as it was made
-  let now = null; // with the parts that are chosen
-  let parts = []; // of the offer, each with its row
-  let settled = new Map(); // losses, by their words, that were taken care of
-  const pinned = new Set(); // words of losses that are pinned
-  let question = null; // what is asked, to stop it
+  let request = null; // the pasted request, if the gateway has no history
+  let offer = null; // the preview with all its edits
+  let now = null; // the preview with the selected edits
+  let parts = []; // edits of the offer, each with its row
+  let settled = new Map(); // losses that the user handled, by text
+  const pinned = new Set(); // texts of pinned losses
+  let question = null; // the AbortController of the running request
   const canTell = () => hasText || request !== null;
   if (root.isConnected) document.title = `Preview · ${nameOf(session.row)} · Refold`;
 
-  // --- its places on the page ---
+  // --- elements of the page ---
 
   const form = makeForm(session, route.query, () => run(), () => stale(offer !== null));
   const outdated = create("p", { class: "asking", role: "status", hidden: true }, "The settings changed. ", button("Preview again", () => run(), { class: "link" }));
   const effect = create("section", { class: "panel", "aria-label": "Effect" });
-  const list = create("section", { class: "panel pad", "aria-label": "Parts" });
+  const list = create("section", { class: "panel pad", "aria-label": "Edits" });
   const title = create("h2", { class: "spread" });
   const middle = create("div", { class: "stack" }, outdated, effect, list);
   const losses = create("section", { class: "panel pad losses", "aria-label": "What the model would no longer see" });
   const bar = create("div", { class: "accept", role: "region", "aria-label": "Accept" });
-  const state = create("p", { class: "about" }, `Nothing has changed yet. ${file ? "It has" : thenHas(session, "still sends")} ${number(session.sent ?? 0)} tokens.`);
+  const state = create("p", { class: "about" }, `Nothing has changed yet. ${file ? "The session has" : thenHas(session, "still sends")} ${number(session.sent ?? 0)} tokens.`);
   root.replaceChildren(
     create("p", { class: "crumbs" }, create("a", { href: "#/" }, "Sessions"), " › ", create("a", { href: address(`s/${id}`) }, cut(nameOf(session.row), 60)), " › Preview"),
-    create("h1", {}, "Preview of a compaction"), state,
+    create("h1", {}, "Compaction preview"), state,
     create("div", { class: "offer" }, form.form, middle, losses), bar);
 
   function stale(isStale) {
@@ -48,7 +48,7 @@ export async function showPreview(root, route) {
     outdated.hidden = !isStale;
   }
 
-  // --- asking for it ---
+  // --- requesting a preview ---
 
   const run = () => guard(async () => {
     question?.abort();
@@ -71,10 +71,10 @@ export async function showPreview(root, route) {
   }, effect, () => run());
 
   const waiting = (seconds) => create("div", { class: "row pad" },
-    create("p", {}, create("b", {}, "Making the preview"), ` · ${seconds} s. Calls go on unchanged meanwhile.`),
+    create("p", {}, create("b", {}, "Creating the preview"), ` · ${seconds} s. Calls continue unchanged.`),
     button("Stop", () => { question.abort(); put(effect, create("p", { class: "pad" }, "Stopped. Nothing has changed.")); }, { class: "push" }));
 
-  /** Where nobody has the history word for word, the request can be given. */
+  /** A field to paste the request into, if no process of the gateway has the history. */
   function historyField(error) {
     const area = create("textarea", { id: "history", rows: 8, "aria-label": "Request (JSON)" });
     const problem = create("p", { role: "alert" });
@@ -82,13 +82,13 @@ export async function showPreview(root, route) {
       try {
         request = JSON.parse(area.value);
       } catch {
-        problem.textContent = "That is not JSON.";
+        problem.textContent = "This is not valid JSON.";
         return;
       }
       run();
     };
-    return create("div", { class: "pad" }, create("h2", {}, "The history is needed"), create("p", { class: "quiet" }, `${error.message} Paste the request as the client sends it.`),
-      area, problem, create("div", { class: "row" }, button("Preview this", read, { class: "main" })));
+    return create("div", { class: "pad" }, create("h2", {}, "Request needed"), create("p", { class: "quiet" }, `${error.message} Paste the request as the client sends it.`),
+      area, problem, create("div", { class: "row" }, button("Preview", read, { class: "main" })));
   }
 
   function take(answer) {
@@ -102,17 +102,17 @@ export async function showPreview(root, route) {
     say(`Preview: ${number(offer.tokens_before)} tokens become ${number(offer.tokens_after)}.`);
   }
 
-  /** Figures, losses and the bar are those of *answer*: of the parts that are chosen, as they are written. */
+  /** Show figures, losses and the accept bar of *answer*: the selected edits, with amended summaries. */
   function paint(answer) {
     now = answer;
     put(effect, drawEffect(session, offer, now, form.order().to));
-    put(title, `${plural(parts.length, "part")}, ${chosen().length} chosen`, create("span", { class: "quiet" }, "Accept any of them"));
+    put(title, `${plural(parts.length, "edit")}, ${chosen().length} selected`, create("span", { class: "quiet" }, "Select the edits to accept"));
     for (const part of parts) part.update();
     paintLosses();
     paintBar();
   }
 
-  // --- its parts ---
+  // --- edits ---
 
   const chosen = () => parts.filter((part) => part.isChosen);
   const named = (some) => ({ edits: some.map(({ edit }) => edit.id), amend: Object.fromEntries(some.filter(({ text }) => text !== null).map(({ edit, text }) => [edit.id, text])) });
@@ -120,10 +120,10 @@ export async function showPreview(root, route) {
     const order = () => JSON.stringify([offer.preview, named(chosen())]);
     const asked = order();
     const answer = await post("preview_parts", { session: id, preview: offer.preview, ...named(chosen()) });
-    if (asked === order()) paint(answer); // nothing else was chosen or written meanwhile, and no other preview has come
+    if (asked === order()) paint(answer); // selection, summaries and preview have not changed meanwhile
   }, bar));
 
-  /** A part as one chooses it and, if it is a summary, writes it: *text* is null until it is another one. */
+  /** An edit that the user can deselect and, if it is a summary, amend. *text* is null unless it is amended. */
   function makePart(edit) {
     const name = editTitle(edit);
     const summary = offer.summaries[edit.id];
@@ -137,7 +137,7 @@ export async function showPreview(root, route) {
     const change = summary === undefined ? null : button("Amend", () => part.write(part.text ?? summary), { class: "link", "aria-label": `Amend ${name}` });
     const area = create("textarea", { "aria-label": `Summary, ${name}`, oninput: () => part.write(area.value) });
     const count = create("span", { class: "quiet" });
-    const amendment = create("div", { class: "amend" }, create("div", {}, create("b", {}, "Amending the summary"), count, button("Reset", () => part.write(summary), { class: "link push" })), area);
+    const amendment = create("div", { class: "amend" }, create("div", {}, create("b", {}, "Amend summary"), count, button("Reset", () => part.write(summary), { class: "link push" })), area);
     const part = {
       edit, isChosen: true, text: null, canAmend: summary !== undefined,
       row: create("div", { class: "part" }, create("div", { class: "spread" }, create("label", {}, box, label), tokens), create("p", { class: "quiet row" }, about, show, change), words),
@@ -153,8 +153,8 @@ export async function showPreview(root, route) {
         for (const element of [label, tokens]) element.classList.toggle("off", !part.isChosen);
         put(tokens, `${number(edit.tokens_before)} → `, create("b", {}, number(after)));
         put(about, [edit.stop > edit.start + 1 ? plural(edit.stop - edit.start, "message") : "", attempt?.model || (isSummary(edit.by) ? "by rules" : ""), attempt?.reason,
-          edit.grade === "recoverable" ? "can be looked up word for word" : "", part.isChosen ? "" : "left out by you"].filter(Boolean).join(" · "));
-        count.textContent = `${number(after)} tokens${yours ? `, ${plural(yours, "line")} yours` : ""}`;
+          edit.grade === "recoverable" ? "can be looked up in full" : "", part.isChosen ? "" : "not selected"].filter(Boolean).join(" · "));
+        count.textContent = `${number(after)} tokens${yours ? `, ${plural(yours, "new line")}` : ""}`;
         if (change) change.hidden = !part.isChosen;
         amendment.hidden = !part.isChosen;
       },
@@ -166,9 +166,9 @@ export async function showPreview(root, route) {
 
   function paintLosses() {
     const heading = create("h2", {}, "What the model would no longer see");
-    if (!offer.preview) put(losses, heading, create("p", { class: "quiet" }, "Nothing: nothing would change."));
-    else if (!canTell()) put(losses, heading, create("p", {}, "Cannot be told word for word: the text of this session is not kept."), counts());
-    else put(losses, heading, create("p", { class: "quiet" }, "Each line below is in what is sent now and would be nowhere after it. All of it stays in the record."), counts(), graveLosses(), otherLosses());
+    if (!offer.preview) put(losses, heading, create("p", { class: "quiet" }, "Nothing. This preview has no edits."));
+    else if (!canTell()) put(losses, heading, create("p", {}, "Counts only: the transcript of this session is not kept."), counts());
+    else put(losses, heading, create("p", { class: "quiet" }, "Each line below is sent now and would not be sent after the compaction. Nothing is deleted from the session."), counts(), graveLosses(), otherLosses());
   }
 
   const lost = (kind) => now.lost.filter((loss) => loss.kind === kind);
@@ -209,10 +209,10 @@ export async function showPreview(root, route) {
       settled.set(text, loss);
       paintLosses();
       stale(true);
-      say("Pinned: preview again.");
+      say("Pinned. Preview again to apply it.");
     }, row);
     return put(row, create("div", { class: "spread" }, create("b", {}, kindName(loss)), where(loss)), create("p", {}, text.length > 600 ? `${text.slice(0, 600)}… (${number(text.length)} characters)` : text),
-      create("div", { class: "row" }, summary ? button("Add to the summary", add) : null,
+      create("div", { class: "row" }, summary ? button("Add to summary", add) : null,
         message === null || !hasText || file ? null : button("Pin", pin),
         message === null || !hasText ? null : button("Show in place", () => go(address(`s/${id}/message/${message}`)), { class: "plain" })));
   }
@@ -223,11 +223,11 @@ export async function showPreview(root, route) {
     const some = chosen();
     const cleared = parts.filter(({ edit }) => edit.grade === "recoverable" || edit.grade === "exact");
     put(bar,
-      create("p", {}, create("b", {}, `${number(now.tokens_before)} → ${number(now.tokens_after)} tokens`), offer.preview ? ` with ${some.length} of ${plural(parts.length, "part")}${parts.some((part) => part.text !== null) ? ", amended" : ""} ` : " ",
-        create("span", { class: "quiet" }, file ? `Kept in ${middleCut(file.edits)}; the file itself stays. Undo at any time.` : `Takes effect ${session.in_shadow ? "once shadow is off" : "with the next call"}. Undo at any time.`)),
+      create("p", {}, create("b", {}, `${number(now.tokens_before)} → ${number(now.tokens_after)} tokens`), offer.preview ? ` with ${some.length} of ${plural(parts.length, "edit")}${parts.some((part) => part.text !== null) ? ", amended" : ""} ` : " ",
+        create("span", { class: "quiet" }, file ? `Saved to ${middleCut(file.edits)}; the session file stays unchanged. Undo at any time.` : `Takes effect ${session.in_shadow ? "once shadow is off" : "with the next call"}. Undo at any time.`)),
       button(["Discard", key("Esc")], () => go(address(`s/${id}`))),
-      cleared.length && cleared.length < parts.length ? button("Accept only the cleared results", () => accept(cleared)) : null,
-      button([some.length === parts.length ? "Accept" : `Accept ${plural(some.length, "part")}`, key("⌘ ↵")], () => accept(some), { class: "main", id: "accept", disabled: !some.length }));
+      cleared.length && cleared.length < parts.length ? button("Accept only cleared results", () => accept(cleared)) : null,
+      button([some.length === parts.length ? "Accept" : `Accept ${plural(some.length, "edit")}`, key("⌘ ↵")], () => accept(some), { class: "main", id: "accept", disabled: !some.length }));
   }
 
   const accept = (some) => guard(async () => {
@@ -238,9 +238,9 @@ export async function showPreview(root, route) {
       say("Undone");
       go(address(`s/${id}`));
     }, bar));
-    const outcome = `${thenHas(session)} ${number(done.tokens_after)} tokens.${file?.resumes ? ` refold export ${session.row.file} lets its client go on from there.` : ""}`;
+    const outcome = `${thenHas(session)} ${number(done.tokens_after)} tokens.${file?.resumes ? ` To resume it in its client: refold export ${session.row.file}` : ""}`;
     put(state, `Accepted. ${outcome}`);
-    put(bar, create("p", {}, create("b", {}, "✓ Accepted. "), outcome), undo, button("Show the session", () => go(address(`s/${id}`, { edit: done.edits[0] })), { class: "main" }));
+    put(bar, create("p", {}, create("b", {}, "✓ Accepted. "), outcome), undo, button("Show session", () => go(address(`s/${id}`, { edit: done.edits[0] })), { class: "main" }));
     say(`Accepted. ${outcome}`);
     undo.focus();
   }, bar, run);
@@ -259,21 +259,21 @@ export async function showPreview(root, route) {
 
 const describeAttempt = (attempt) => `${strategy(attempt.by)}: ${attempt.reason || attempt.outcome}`;
 
-/** The words that an edit has sent, and those that it hides. */
+/** The text that an edit sends, and the original that it hides. */
 const describeText = (edit) => [create("div", { class: "prose-text panel" }, edit.text, moreOf(edit.text_more)),
-  edit.hidden === null ? create("p", { class: "quiet" }, "What it hides cannot be shown: the text is not kept.")
-    : create("details", {}, create("summary", {}, "What it hides"), create("div", { class: "prose-text panel mono" }, edit.hidden, moreOf(edit.hidden_more)))];
-const moreOf = (count) => (count ? `\n… ${number(count)} characters more` : "");
+  edit.hidden === null ? create("p", { class: "quiet" }, "The original cannot be shown: no transcript is kept.")
+    : create("details", {}, create("summary", {}, "Original"), create("div", { class: "prose-text panel mono" }, edit.hidden, moreOf(edit.hidden_more)))];
+const moreOf = (count) => (count ? `\n… ${number(count)} more characters` : "");
 
-/** What a compaction does to tokens, price and cache: *now* is the part of *offer* that is chosen, *wanted* the tokens it should come down to. */
+/** The effect on tokens, cost and cache. *now* is *offer* with the selected edits only; *wanted* is the target in tokens. */
 function drawEffect(session, offer, now, wanted) {
   const { tokens_before: before, tokens_after: after } = now;
   const least = wanted !== undefined && offer.tokens_after > wanted
-    ? create("p", { class: "asking", id: "least" }, create("b", {}, `${number(wanted)} tokens cannot be reached. `), `With these settings ${number(Math.min(offer.tokens_after, after))} is the least: the latest exchange, system prompt and tools${session.pins.length ? ", and what is pinned" : ""} stay.`)
+    ? create("p", { class: "asking", id: "least" }, create("b", {}, `${number(wanted)} tokens cannot be reached. `), `With these settings, ${number(Math.min(offer.tokens_after, after))} is the minimum: the latest exchange, system prompt and tools${session.pins.length ? ", and pinned text," : ""} stay.`)
     : null;
   if (!offer.preview) {
-    const reasons = offer.attempts.map(describeAttempt).join(" · ") || "No strategy had anything to do with these messages.";
-    return create("div", { class: "pad" }, create("h2", {}, "Nothing to make smaller"), least, create("p", { class: "quiet" }, reasons));
+    const reasons = offer.attempts.map(describeAttempt).join(" · ") || "No strategy applies to these messages.";
+    return create("div", { class: "pad" }, create("h2", {}, "Nothing to compact"), least, create("p", { class: "quiet" }, reasons));
   }
   const { levels: { window }, prices } = session;
   const rows = [["Tokens sent", before, after, number, before ? `−${share(before - after, before)}` : ""]];
@@ -281,7 +281,7 @@ function drawEffect(session, offer, now, wanted) {
     const cost = (tokens) => (tokens * prices.read) / 1e6;
     rows.push(["Input per call", cost(before), cost(after), (value) => money(value, true), money(cost(after - before), true)]);
   }
-  if (window && window > before) rows.push([`Room of ${number(window)}`, window - before, window - after, number, signed(before - after)]);
+  if (window && window > before) rows.push([`Free of ${number(window)}`, window - before, window - after, number, signed(before - after)]);
   const width = (value, most) => create("i", { vars: { width: `${(100 * value) / most}%` } });
   return [create("div", { class: "pad" }, least,
     create("h2", { class: "spread" }, "Effect", create("span", { class: "legend" }, create("span", {}, create("i", { class: "grey" }), "Now"), create("span", {}, create("i"), "After"))),
@@ -290,18 +290,18 @@ function drawEffect(session, offer, now, wanted) {
   drawCache(session, now)];
 }
 
-/** What stays in the provider's cache, and when a compaction has paid for what is written to it anew. */
+/** What stays in the provider's cache, and after how many calls the rewritten part pays for itself. */
 function drawCache({ now: time, prices, row }, { calls, cost, effect, tokens_before: before, tokens_after: after }) {
   const lapse = prices ? row.latest + prices.lifetime : 0;
   const isAlive = lapse > time;
   const { in_cache: inCache, written, once, per_call: perCall, pays_after: paysAfter } = effect;
   const pays = (count) => (count > 0 ? `pays for itself after ${plural(Math.ceil(count), "more call")}.` : "pays at once.");
-  const lapsed = prices ? (cost - ((before - after) * prices.write) / 1e6) / perCall : 0; // calls, once all is written anew anyway
+  const lapsed = prices ? (cost - ((before - after) * prices.write) / 1e6) / perCall : 0; // calls until it pays, after the cache has expired
   return create("div", { class: "pad ruled" },
-    create("p", {}, create("b", {}, "Cache: "), isAlive || !prices ? `the first ${number(inCache)} tokens stay cached; ${number(written)} are written anew.` : `it has run out; the next call writes all ${number(after)} tokens anyway.`),
+    create("p", {}, create("b", {}, "Cache: "), isAlive || !prices ? `the first ${number(inCache)} tokens stay cached; ${number(written)} are rewritten.` : `expired; the next call writes all ${number(after)} tokens anyway.`),
     create("div", { class: "cache", "aria-hidden": "true" }, [isAlive ? inCache : 0, isAlive ? written : after, before - after].map((size) => create("i", { vars: { grow: String(Math.max(0, size)) } }))),
-    create("p", { class: "spread quiet" }, create("span", {}, "kept in the cache"), create("span", {}, "written once"), create("span", {}, "no longer sent")),
-    calls && !cost ? create("p", {}, "No price is known of the model that wrote the summary: what it cost is not counted.") : null,
-    once === null ? create("p", {}, "No price of this model is known.") : create("p", {}, "Costs ", create("b", {}, money(isAlive ? once : cost, true)), " once, saves ", create("b", {}, money(perCall, true)), " a call: ",
-      create("b", {}, paysAfter === null ? "it never pays for itself." : pays(isAlive ? paysAfter : lapsed)), isAlive && paysAfter !== null ? ` The cache runs out at ${clock(lapse)} unless a call comes; after that it ${pays(lapsed)}` : ""));
+    create("p", { class: "spread quiet" }, create("span", {}, "stays cached"), create("span", {}, "written once"), create("span", {}, "no longer sent")),
+    calls && !cost ? create("p", {}, "No price is known for the model that wrote the summary. Its cost is not included.") : null,
+    once === null ? create("p", {}, "No price is known for this model.") : create("p", {}, "Costs ", create("b", {}, money(isAlive ? once : cost, true)), " once, saves ", create("b", {}, money(perCall, true)), " per call: ",
+      create("b", {}, paysAfter === null ? "it never pays for itself." : pays(isAlive ? paysAfter : lapsed)), isAlive && paysAfter !== null ? ` The cache expires at ${clock(lapse)} unless there is another call; after that, it ${pays(lapsed)}` : ""));
 }

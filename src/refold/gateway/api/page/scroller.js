@@ -1,15 +1,15 @@
-// Rows of any number, of which those near the screen are in the document.
+// A virtual list: only the rows near the screen are in the document.
 import { create, keepFocus } from "./dom.js";
 
-const MARGIN = 700; // pixels above and below the screen that are drawn
+const MARGIN = 700; // pixels drawn above and below the screen
 
-/** What stands for rows that are not drawn; a table's has a cell to be high. */
+/** A placeholder for rows that are not drawn. In a table it needs a cell to have a height. */
 export const gap = (tag, height) => create(tag, { class: "gap", vars: { height: `${height}px` } },
   tag === "tbody" ? create("tr", {}, create("td", { colspan: 8 })) : null);
 
 /**
- * Rows in *box*, each an element of *tag* that *draw*(item) makes, about *height* pixels high until it is measured. What
- * is at the top of the screen stays there. *moved* is called when others may be on the screen.
+ * Show rows in *box*, each an element of *tag* made by *draw*(item), with an estimated *height* in pixels until measured.
+ * The row at the top of the screen keeps its position. *moved* is called after rows were drawn.
  */
 export function makeScroller(box, tag, height, draw, moved) {
   let items = []; // {key, ...}
@@ -71,7 +71,7 @@ export function makeScroller(box, tag, height, draw, moved) {
     moved();
   }
 
-  /** The row that stays where it is: the one with the focus if it is on the screen, else the first there. */
+  /** Return the row that keeps its position: the focused one if it is on screen, else the first on screen. */
   function topRow() {
     let best = null;
     for (const [key, row] of drawn) {
@@ -91,7 +91,7 @@ export function makeScroller(box, tag, height, draw, moved) {
   observer.observe(box);
 
   return {
-    /** The rows are *next*; those that *isOld*(item, row) are drawn again. */
+    /** Set the rows to *next*, and redraw those for which *isOld*(item, row) is true. */
     set(next, isOld = () => false) {
       const anchor = topRow();
       keepFocus(box, () => {
@@ -100,14 +100,14 @@ export function makeScroller(box, tag, height, draw, moved) {
         for (const [key, row] of drawn) {
           const item = byKey.get(key);
           if (!item) { row.remove(); drawn.delete(key); }
-          else if (isOld(item, row)) { drawn.set(key, draw(item)); row.replaceWith(drawn.get(key)); } // in its place: a page that is shorter for a moment scrolls
+          else if (isOld(item, row)) { drawn.set(key, draw(item)); row.replaceWith(drawn.get(key)); } // replaced in place, since a page that gets shorter for a moment scrolls
         }
         measureAll();
         paintRows(anchor);
       });
     },
     row: (key) => drawn.get(key) ?? null,
-    /** Bring an item to the screen, *top* pixels below its edge, and return its row. */
+    /** Scroll an item to *top* pixels below the edge of the screen. Return its row. */
     show(key, focus = true, top = 120) {
       const at = items.findIndex((item) => item.key === key);
       if (at < 0) return null;
@@ -119,7 +119,7 @@ export function makeScroller(box, tag, height, draw, moved) {
       if (focus) row?.querySelector("button, [tabindex]")?.focus({ preventScroll: true });
       return row;
     },
-    /** The first and the last item on the screen, if any are. */
+    /** Return the first and the last item on screen, or an empty array. */
     span() {
       const y = -listTop();
       if (y + innerHeight < 0 || y > tops[items.length]) return [];

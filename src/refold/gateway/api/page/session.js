@@ -1,4 +1,4 @@
-// One session: its figures, the chart of its calls, the conversation with what was done to it.
+// One session: figures, chart of its calls, and the conversation with its edits.
 import { get, post } from "./api.js";
 import { address, go, guard, stay } from "./app.js";
 import { sessionChart } from "./charts.js";
@@ -14,10 +14,10 @@ import { answerRow, callSince, foldRow, hiddenBy, listItems, makeBriefs, markPin
 
 const VIEWS = [["sent", "Sent"], ["original", "Original"], ["beside", "Side by side"]];
 const SPEAKERS = [["all", "All"], ["y", "You"], ["a", "Assistant"], ["r", "Tools"], ["h", "Hidden"]];
-const BESIDE_ROWS = 12; // hidden messages beside a fold, before more are asked for
+const BESIDE_ROWS = 12; // hidden messages shown beside a fold before Show more
 const REDO_SECONDS = 30;
 
-/** The answer of the API, with compactions numbered: chart, timeline, list and map name them alike. */
+/** Return the API's answer with numbered compactions. Chart, timeline, list and map use the same numbers. */
 function readSession(answer, call = 0) {
   const calls = answer.calls.map(([time, original, sent, edits, input, read, wouldRead, cost, without]) =>
     ({ time, original, sent, edits, input, read, wouldRead, cost, without }));
@@ -28,7 +28,7 @@ function readSession(answer, call = 0) {
     .filter((rows) => rows.some((row) => shown.has(row.edit) || !undone.has(row.edit)))
     .sort(([a], [b]) => a.when - b.when)
     .map((rows, at) => ({ rows, number: at + 1, when: rows[0].when, call: callSince(calls, rows[0].when) || calls.length + 1 }));
-  const buried = runs.filter((run) => !run.rows.some((row) => shown.has(row.edit))); // under later edits
+  const buried = runs.filter((run) => !run.rows.some((row) => shown.has(row.edit))); // hidden by later edits
   const numbers = new Map(runs.flatMap((run) => run.rows.map((row) => [row.edit, run.number])));
   const edits = answer.edits.map((edit) => ({ ...edit, number: numbers.get(edit.id) ?? 0, call: call || undefined }));
   const folds = edits.filter((edit) => edit.stop > edit.start + 1);
@@ -39,7 +39,7 @@ function readSession(answer, call = 0) {
 export async function showSession(root, route) {
   const id = route.path[1];
   const chosenCall = route.path[2] === "call" ? Number(route.path[3]) : 0;
-  let missing = ""; // why a call cannot be shown as it was sent
+  let missing = ""; // why the chosen call cannot be shown
   const load = async () => {
     const call = missing ? 0 : chosenCall;
     try {
@@ -54,16 +54,16 @@ export async function showSession(root, route) {
   let view = route.query.get("view") ?? "sent";
   let speaker = "all";
   let scroller = null;
-  const answers = new Map(); // what was done, by the message where it is told
-  const open = new Set(); // what is open stays so when rows are drawn again
-  const { file } = session; // a session in a client's file: it has no calls here
+  const answers = new Map(); // notices of actions, by the message that they appear at
+  const open = new Set(); // open rows, which stay open when redrawn
+  const { file } = session; // set for a session in a client's file, which has no calls here
   const hasText = session.kept_until !== null || file !== null;
   if (root.isConnected) document.title = `${nameOf(session.row)} · Refold`;
 
   // --- the parts ---
 
-  const page = { // what the parts know of the page, and what they can do
-    id, chosenCall, file, hasText, isPast: chosenCall > 0 && !missing, // nothing of it can be changed any more
+  const page = { // shared state and actions of the parts
+    id, chosenCall, file, hasText, isPast: chosenCall > 0 && !missing, // a past call is read-only
     get session() { return session; },
     get largest() { return Math.max(1, session.fixed, ...session.sizes); },
     isOpen: (name) => open.has(name),
@@ -97,7 +97,7 @@ export async function showSession(root, route) {
     put(tools,
       create("div", { class: "switch", role: "group", "aria-label": "View" }, VIEWS.map(([name, text]) => button(text, () => choose(name), { "aria-pressed": String(view === name), id: name === "beside" ? "beside" : null, data: { view: name } }))),
       search.form,
-      create("div", { class: "switch push", role: "group", "aria-label": "Who speaks" }, SPEAKERS.map(([name, text]) =>
+      create("div", { class: "switch push", role: "group", "aria-label": "Speaker" }, SPEAKERS.map(([name, text]) =>
         button([text, create("span", { class: "quiet" }, name === "all" ? "" : ` ${count(name)}`)], () => change(view, name), { "aria-pressed": String(speaker === name) }))));
   }
 
@@ -112,7 +112,7 @@ export async function showSession(root, route) {
     return messageRow(item.at, briefs.of(item.at), item.edit, page);
   }
 
-  /** Both columns of one stretch: what it was, and what is sent instead. They cannot part. */
+  /** Draw the original and what is sent instead in one row of two columns, so that they stay aligned. */
   function drawBeside(item) {
     const isFold = item.kind === "fold";
     const [left, right] = [create("div"), create("div", {}, isFold ? create("div", { class: "stick" }, drawSingle(item)) : drawSingle(item))];
@@ -121,7 +121,7 @@ export async function showSession(root, route) {
     return create("div", { class: `columns pair${isFold ? " folded" : ""}` }, left, create("div", { class: "ribbon", "aria-hidden": "true" }), right);
   }
 
-  /** The rows are others; those that *isOld* are drawn again. */
+  /** Update the rows, and redraw those for which *isOld* is true. */
   const paintRows = (isOld) => scroller?.set(listItems(session, view, speaker, answers), isOld);
 
   function paintLines() {
@@ -144,7 +144,7 @@ export async function showSession(root, route) {
   }
 
   const textNotKept = () => create("div", { class: "stack pad" },
-    create("p", {}, create("b", {}, "The text of this session is not kept. "), "Calls, tokens, money and edits are known; conversation, search and loss report are not. What comes is kept with this:"),
+    create("p", {}, create("b", {}, "The transcript of this session is not kept. "), "Calls, tokens, cost and edits are shown, but no conversation, search or losses. To keep transcripts from now on:"),
     copyable("refold serve --record 7d"));
 
   function change(nextView, nextSpeaker) {
@@ -158,7 +158,7 @@ export async function showSession(root, route) {
     change(name, speaker);
   }
 
-  /** Bring a message (`m7`) or an edit (`e` and its id) to the screen, in a view that has it, and return its row. */
+  /** Scroll to a message (`m7`) or an edit (`e` and its id), in a view that contains it. Return its row. */
   function showKey(name, focus = true) {
     if (!scroller) return lines.querySelector(`[data-edit="${name.slice(1)}"]`);
     if (!scroller.items.some((item) => item.key === name)) {
@@ -173,7 +173,7 @@ export async function showSession(root, route) {
     showKey(view !== "original" && speaker !== "h" && edit ? `e${edit.id}` : `m${at}`, false);
   }
 
-  // --- what is done ---
+  // --- actions ---
 
   const refresh = async (next = null) => {
     const before = new Map(session.edits.map((edit) => [edit.id, JSON.stringify(edit)]));
@@ -189,7 +189,7 @@ export async function showSession(root, route) {
     });
   };
 
-  /** Say at message *at* what was done, for a while and with the way *back*. Return the key of its row. */
+  /** Show a notice at message *at* for a while, with a button that calls *back*. Return the key of its row. */
   function tell(at, text, back, label) {
     const answer = { key: `answer ${performance.now()}`, text, label, back };
     answers.set(at, answer);
@@ -210,7 +210,7 @@ export async function showSession(root, route) {
       await post("accept", { preview: done.redo, actor: "page" });
       answers.delete(edit.start);
       await refresh();
-      say(`${what} shows again.`);
+      say(`${what} redone.`);
       showKey(`e${edit.id}`);
     }, place);
     const news = since ? [] : inSightAgain(edit, next.hidden);
@@ -218,10 +218,10 @@ export async function showSession(root, route) {
     open.delete(edit.id);
     const top = scroller?.row(`e${edit.id}`)?.getBoundingClientRect().top ?? 0;
     await refresh(next);
-    scroller?.show(row, true, Math.min(Math.max(top, 120), innerHeight - 120)); // where the fold was
+    scroller?.show(row, true, Math.min(Math.max(top, 120), innerHeight - 120)); // at the position of the fold
   }
 
-  /** What became of the messages that *edit* had hidden: an earlier edit may show again. */
+  /** Describe the messages that *edit* had hidden. An earlier edit may still hide some. */
   function inSightAgain(edit, hidden) {
     const count = edit.stop - edit.start;
     const still = Array.from({ length: count }, (_, at) => edit.start + at).filter((at) => hidden.has(at)).length;
@@ -229,9 +229,9 @@ export async function showSession(root, route) {
       still ? `${plural(still, "message")} hidden by an earlier edit` : ""];
   }
 
-  const tokensNow = ({ tokens_after: tokens, fits = true }) => `${thenHas(session)} ${number(tokens)} tokens${fits ? "" : ", which do not fit: it is compacted again"}.`;
+  const tokensNow = ({ tokens_after: tokens, fits = true }) => `${thenHas(session)} ${number(tokens)} tokens${fits ? "" : ", which do not fit: the session will be compacted again"}.`;
 
-  /** Keep a message in sight, or *words* of it; with *item* take that pin back. */
+  /** Pin a message, or *words* of it. With *item*, remove that pin. */
   async function pin(at, words, place, item = null) {
     await guard(async () => {
       const done = item ? await post("unpin", { session: id, pin: item.id }) : await post("pin", { session: id, message: at, words });
@@ -241,7 +241,7 @@ export async function showSession(root, route) {
         markPins(lines, page);
         map.draw(session);
       });
-      say(item ? `The pin of ${nameOfPinned(item)} is taken back.` : `${words ? "Words of message" : "Message"} ${at} pinned: it stays in sight whatever is compacted.`);
+      say(item ? `Unpinned ${nameOfPinned(item)}.` : `${words ? "Words of message" : "Message"} ${at} pinned. Later compactions keep it.`);
     }, place);
   }
 
@@ -249,7 +249,7 @@ export async function showSession(root, route) {
     await guard(async () => {
       const done = await post("restore", { session: id, message: at, actor: "page" });
       const text = `Message ${at} is sent again. ${tokensNow(done)}`;
-      const undone = `Message ${at} is hidden as before.`;
+      const undone = `Message ${at} is hidden again.`;
       const back = (row) => guard(async () => {
         await (done.edit ? post("revert", { session: id, edits: [done.edit], actor: "page" }) : post("accept", { preview: done.redo, actor: "page" }));
         answers.delete(at);
@@ -269,7 +269,7 @@ export async function showSession(root, route) {
     const after = session.edits.filter((item) => item.when && item.when >= run.when);
     const more = after.reduce((sum, item) => sum + item.tokens_before - item.tokens_after, 0);
     const box = create("div", { class: "asking" }, create("p", {}, `Undo ${plural(after.length, "edit")}? ${thenHas(session)} about ${number((session.sent ?? 0) + more)} tokens.`),
-      button("Keep", () => box.remove()), button("Undo all", () => guard(() => undo(edit, true), box), { class: "main" }));
+      button("Cancel", () => box.remove()), button("Undo all", () => guard(() => undo(edit, true), box), { class: "main" }));
     place.append(box);
     box.querySelector(".main").focus();
   }
@@ -317,7 +317,7 @@ export async function showSession(root, route) {
   function onKey(event) {
     const isFind = (event.ctrlKey || event.metaKey) && event.key === "f";
     if (event.ctrlKey || event.metaKey) {
-      findsOwn = isFind && !findsOwn; // a second time the browser's own
+      findsOwn = isFind && !findsOwn; // the second press opens the browser's own search
       if (findsOwn) search.begin();
       return findsOwn;
     }
@@ -331,7 +331,7 @@ export async function showSession(root, route) {
     return event.key in keys;
   }
 
-  // --- begin ---
+  // --- start ---
 
   body.className = hasText ? "body" : "body without-map";
   map.panel.hidden = !hasText;
@@ -352,7 +352,7 @@ export async function showSession(root, route) {
   };
 }
 
-/** "A; b. " of the parts that are not empty, if any is. */
+/** Join the parts that are not empty into a sentence: "A; b. ". */
 function sentence(parts) {
   const text = parts.filter(Boolean).join("; ");
   return text && `${text[0].toUpperCase()}${text.slice(1)}. `;

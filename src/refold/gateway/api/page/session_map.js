@@ -1,4 +1,4 @@
-// The map beside a conversation: one line a message, its length by tokens.
+// The minimap beside a conversation: one bar per message, as long as its tokens.
 import { create } from "./dom.js";
 
 export function makeMap(jump) {

@@ -1,18 +1,18 @@
-// Find in a session: words wherever they stand, a message by its number, a call.
+// Search in a session: for words, a message number or a call.
 import { get } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { button, create, key, put, say } from "./dom.js";
 import { number, plural } from "./format.js";
 
-const BEFORE = 4; // hits before the current one that are listed
+const BEFORE = 4; // matches listed before the current one
 const LISTED = 12;
 
-/** The field, and below it the hits. *page* is the session's: it shows them, and pins and restores messages. */
+/** The search field and its list of matches. *page* is the shared state of `showSession`. */
 export function makeSearch(page) {
   let hits = null; // {list, at, words, hasMore}
   const results = create("div");
-  const field = create("input", { type: "search", id: "find", "aria-label": "Find in this session, hidden text too", placeholder: "Find, hidden text too", maxlength: "500" });
-  const form = create("form", { class: "find", role: "search", "aria-label": "This session", onsubmit: (event) => { event.preventDefault(); guard(find, results); } }, field, key("F"));
+  const field = create("input", { type: "search", id: "find", "aria-label": "Find in this session, including hidden text", placeholder: "Find, including hidden", maxlength: "500" });
+  const form = create("form", { class: "find", role: "search", "aria-label": "Search this session", onsubmit: (event) => { event.preventDefault(); guard(find, results); } }, field, key("F"));
 
   async function find() {
     const words = field.value.trim();
@@ -25,14 +25,14 @@ export function makeSearch(page) {
       const answer = await get("search", { session: page.id, query: words });
       hits = { list: answer.hits, at: 0, words, hasMore: answer.has_more };
       paint();
-      say(`${plural(hits.list.length, "place")} found`);
+      say(`${plural(hits.list.length, "match", "matches")} found`);
     }
   }
 
   function paint() {
     const { list, at, hasMore } = hits;
     const hidden = list.filter((hit) => hit.edit).length;
-    const about = list.length ? `${at + 1} of ${number(list.length)}${hasMore ? " or more" : ""}, ${number(hidden)} hidden · ${list[0].exact ? "exact words" : "similar words: the exact ones are nowhere"}` : "Nothing found.";
+    const about = list.length ? `${at + 1} of ${number(list.length)}${hasMore ? " or more" : ""}, ${number(hidden)} hidden · ${list[0].exact ? "exact words" : "similar words, no exact match"}` : "No matches.";
     const first = Math.max(0, at - BEFORE);
     put(results, create("div", { class: "panel", id: "hits" },
       create("div", { class: "row pad" }, create("b", {}, about), button("Close", () => { close(); field.focus(); }, { class: "plain push" })),
@@ -52,7 +52,7 @@ export function makeSearch(page) {
       button("Show in place", () => { hits.at = at; paint(); page.showKey(`m${hit.message}`, false)?.classList.add("found"); }, { class: "link" }));
   }
 
-  /** Close the list of hits. Was there one? */
+  /** Close the list of matches. Return whether there was one. */
   function close() {
     const wasOpen = hits !== null;
     hits = null;
@@ -62,13 +62,13 @@ export function makeSearch(page) {
 
   return {
     form, results, close,
-    /** Put the cursor into the field: over what stands there, or behind *text*. */
+    /** Focus the field and select its text, or replace its text with *text*. */
     begin(text = null) {
       if (text === null) field.select();
       else field.value = text;
       field.focus();
     },
-    /** Go to the next hit, or by -1 to the one before. Is there a list? */
+    /** Go to the next match, or with -1 to the previous one. Return whether there is a list. */
     move(by) {
       if (!hits) return false;
       if (hits.list.length) {
@@ -80,7 +80,7 @@ export function makeSearch(page) {
   };
 }
 
-/** A text before, at and behind *words*, which are empty where they do not stand in it. */
+/** Split a text into before, match and after. The last two are empty if it does not contain *words*. */
 function divide(text, words) {
   const at = text.toLowerCase().indexOf(words.toLowerCase());
   return at < 0 ? [text, "", ""] : [text.slice(0, at), text.slice(at, at + words.length), text.slice(at + words.length)];

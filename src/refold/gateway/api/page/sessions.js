@@ -1,4 +1,4 @@
-// The list of sessions: totals, charts, filters, and a table of any length.
+// The list of sessions: totals, charts, filters and a virtual table.
 import { get } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { callsChart, moneyChart } from "./charts.js";
@@ -8,12 +8,12 @@ import { gap, makeScroller } from "./scroller.js";
 import { setupContent, unwrittenCalls } from "./setup.js";
 
 const PAGE = 100;
-const ROW = 48; // pixels of a row
-const WORKING = 60; // seconds since the latest call
+const ROW = 48; // row height in pixels
+const WORKING = 60; // a session is active for so many seconds after a call
 const PERIODS = [["today", "Today", 0], ["7", "7 days", 6], ["30", "30 days", 29], ["all", "All", null]];
 const SOURCES = { gateway: "Gateway", file: "File only" };
 const COLUMNS = [
-  ["session", "Session", ""], ["model", "Model", ""], ["latest", "When", ""], ["calls", "Calls", "right"], ["tokens", "Tokens of the last call", ""],
+  ["session", "Session", ""], ["model", "Model", ""], ["latest", "When", ""], ["calls", "Calls", "right"], ["tokens", "Tokens, last call", ""],
   ["spent", "Spent", "right"], ["saved", "Saved", "right"], ["failed", "State", ""]];
 const CLASSES = ["session", "model", "when", "calls", "tokens", "money", "money", "state"];
 
@@ -21,7 +21,7 @@ export async function showSessions(root, first) {
   let state = read(first.query);
   let answer = await load(state);
   let list = null;
-  let waits = null; // the content that is there before the first session
+  let waits = null; // the setup instructions shown before the first session
 
   function paint() {
     byId("query").value = state.q;
@@ -43,7 +43,7 @@ export async function showSessions(root, first) {
     list.begin();
   }
 
-  /** Take the answer for *state*. Is it wanted still? The reader may have gone elsewhere meanwhile. */
+  /** Load the answer for *state*. Return false if the user has changed the view meanwhile. */
   async function reload() {
     const asked = state;
     const next = await load(asked);
@@ -110,16 +110,16 @@ function periods(state) {
 }
 
 function totals({ totals: sums, unwritten }) {
-  const missing = sums.unpriced ? ` · ${plural(sums.unpriced, "call")} without usage or a price` : "";
+  const missing = sums.unpriced ? ` · ${plural(sums.unpriced, "call")} without usage or price` : "";
   const parts = [
-    ["Spent", money(sums.spent), `${money(sums.spent + sums.saved)} without Refold${missing}`, "Provider's usage of each call times its price, and what summaries cost."],
+    ["Spent", money(sums.spent), `${money(sums.spent + sums.saved)} without Refold${missing}`, "Usage reported by the provider times price, plus the cost of summaries."],
     ["Saved", [create("span", { class: sums.saved > 0 ? "teal" : "" }, money(sums.saved)), " ", create("small", {}, share(sums.saved, sums.spent + sums.saved))],
-      sums.shadow_calls ? `would be ${money(sums.would_save)} more without shadow` : `after ${money(sums.summaries)} for summaries`, "What the original would have cost under the same cache, without what was fetched again because it was hidden, less what was spent. `refold report` has the parts."],
-    ["Tokens sent", [brief(sums.sent), " ", create("small", {}, `of ${brief(sums.original)}`)], bar(sums.original, sums.sent, sums.original), "Sums over calls, as the provider counted them."],
-    ["Calls", number(sums.calls), `${number(sums.edited)} of them shortened${sums.shadow_calls ? `, ${number(sums.shadow_calls)} in shadow` : ""}${sums.unlisted ? `, ${number(sums.unlisted)} of no session` : ""}${unwritten ? ` · ${unwrittenCalls(unwritten)}` : ""}`,
-      "Of no session are titles and the like, and what is left of sessions that were deleted; charts and lists leave them out."],
-    ["Compactions", number(sums.compactions), `${number(sums.undone)} undone, ${plural(sums.lookups, "lookup")}`, "Lookups: hidden results that were fetched again."],
-    ["Window errors avoided", number(sums.avoided), `${plural(sums.faults, "failure")} of Refold`, "Calls whose original is longer than the model's window, and that were answered."]];
+      sums.shadow_calls ? `${money(sums.would_save)} more without shadow` : `after ${money(sums.summaries)} for summaries`, "Estimated cost without Refold at the same cache hits, minus the cost of refetches and what was spent. `refold report` lists the parts."],
+    ["Tokens sent", [brief(sums.sent), " ", create("small", {}, `of ${brief(sums.original)}`)], bar(sums.original, sums.sent, sums.original), "Total over all calls, as counted by the provider."],
+    ["Calls", number(sums.calls), `${number(sums.edited)} shortened${sums.shadow_calls ? `, ${number(sums.shadow_calls)} in shadow` : ""}${sums.unlisted ? `, ${number(sums.unlisted)} without a session` : ""}${unwritten ? ` · ${unwrittenCalls(unwritten)}` : ""}`,
+      "Calls without a session generate titles and the like, or belong to deleted sessions. Charts and lists leave them out."],
+    ["Compactions", number(sums.compactions), `${number(sums.undone)} undone, ${plural(sums.lookups, "refetch", "refetches")}`, "A refetch: the agent fetched a hidden result again."],
+    ["Window errors avoided", number(sums.avoided), `${plural(sums.faults, "Refold failure")}`, "Answered calls whose original does not fit the model's window."]];
   return figures(parts);
 }
 
@@ -142,7 +142,7 @@ function filters(state, { choices, projects, total, files }) {
   const days = state.day ? [state.day] : [];
   const clear = isFiltered(state) ? button("Clear filters", () => go(inAddress({ ...state, q: "", client: "", project: "", model: "", day: "", source: "" })), { class: "link" }) : null;
   return create("div", { class: "filters" }, create("b", { id: "total" }, plural(total, "session")),
-    state.q ? create("span", { class: "quiet" }, `with “${state.q}”`) : null,
+    state.q ? create("span", { class: "quiet" }, `matching “${state.q}”`) : null,
     choose("client", "Client", choices.client), choose("model", "Model", choices.model, shortModel), choose("project", "Project", dearest, (name) => (spent.has(name) ? `${cut(name, 40)} · ${money(spent.get(name))}` : cut(name, 40))),
     files || state.source ? choose("source", "Source", Object.keys(SOURCES), (name) => SOURCES[name]) : null,
     state.day ? choose("day", "Day", days, (value) => day(Number(value))) : null, clear,
@@ -150,7 +150,7 @@ function filters(state, { choices, projects, total, files }) {
 }
 
 function sortChoice(state) {
-  const names = [["latest", "Latest first"], ["spent", "Spent most"], ["saved", "Saved most"], ["tokens", "Most tokens"], ["calls", "Most calls"], ["failed", "Failed calls"], ["session", "Client, project"], ["model", "Model"]];
+  const names = [["latest", "Latest"], ["spent", "Most spent"], ["saved", "Most saved"], ["tokens", "Most tokens"], ["calls", "Most calls"], ["failed", "Most failed"], ["session", "Client, project"], ["model", "Model"]];
   const select = create("select", { data: { keep: "sort" }, onchange: () => go(inAddress({ ...state, sort: select.value, up: "" })) },
     names.map(([value, text]) => create("option", { value, selected: value === state.sort }, text)));
   return select;
@@ -161,22 +161,22 @@ function sortChoice(state) {
 function sessionState(row, now) {
   if (row.failed) return ["failed", `${plural(row.failed, "call")} failed`];
   if (row.is_shadow) return ["", "Shadow"];
-  if (now - row.latest < WORKING) return ["working", "Working"];
-  return ["", row.is_recorded ? "Idle" : "Text not kept"];
+  if (now - row.latest < WORKING) return ["working", "Active"];
+  return ["", row.is_recorded ? "Idle" : "No transcript"];
 }
 
 export const nameOf = (row) => row.title || `Session ${row.file || shortId(row.id)}`;
 
-/** The table: its rows are asked for by pages as they come to the screen. */
+/** The table. It fetches pages of rows as they scroll into view. */
 function makeList(state, answer) {
   const { files, total } = answer;
   let { now, largest } = answer;
-  const rows = new Map(); // those that have come, by place in the whole list
-  const begins = new Map(); // where pages begin, by their numbers
-  const asked = new Set(); // pages
-  let here = -1; // the row that keys are at
+  const rows = new Map(); // loaded rows, by position in the whole list
+  const begins = new Map(); // cursor of each page, by number
+  const asked = new Set(); // pages being fetched
+  let here = -1; // the row selected by keyboard
   const newer = create("div", { class: "newer", hidden: true });
-  const span = create("span", { id: "span" }, total ? "" : "No session fits these filters.");
+  const span = create("span", { id: "span" }, total ? "" : "No sessions match these filters.");
   const table = create("table", { class: "sessions", "aria-rowcount": total + 1, "aria-label": "Sessions" },
     create("colgroup", {}, CLASSES.map((name) => create("col", { class: `c-${name}` }))),
     create("thead", {}, create("tr", {}, COLUMNS.map(([name, text, kind], at) => heading(state, name, text, kind, CLASSES[at])))));
@@ -194,7 +194,7 @@ function makeList(state, answer) {
     largest = Math.max(largest, part.largest);
   }
 
-  /** The list is drawn again where it would be drawn otherwise. */
+  /** Redraw the rows that changed. */
   const paint = () => scroller.set(items, (item, row) => !drawItem(item).isEqualNode(row));
 
   function drawItem({ at }) {
@@ -204,7 +204,7 @@ function makeList(state, answer) {
   }
 
   function headingOf(at) {
-    if (state.sort !== "latest") return at === total - files ? headRow("Session files, the latest first", "not sorted: each is read when it is seen") : null;
+    if (state.sort !== "latest") return at === total - files ? headRow("Session files, latest first", "not sorted: files are read as you scroll") : null;
     const begin = midnight(rows.get(at).latest);
     const isFirst = at === 0 || (rows.has(at - 1) && midnight(rows.get(at - 1).latest) !== begin);
     return isFirst ? dayRow(begin, now, answer) : null;
@@ -213,7 +213,7 @@ function makeList(state, answer) {
   async function fetchPage(page) {
     if (asked.has(page)) return;
     asked.add(page);
-    const after = begins.get(page); // a page that is jumped to is counted from the beginning
+    const after = begins.get(page); // a page without a known cursor is fetched by offset
     await guard(async () => {
       keep(page, await get("overview", { ...filtersOf(state), limit: PAGE, ...(after ? { after } : { offset: page * PAGE }), rows_only: "true" }));
       paint();
@@ -230,7 +230,7 @@ function makeList(state, answer) {
   }
 
   let isReading = false;
-  /** What the files of the rows that are seen say is asked for, some at a time. */
+  /** Fetch the contents of the session files on screen, a batch at a time. */
   async function readFiles() {
     if (isReading || !table.isConnected) return;
     isReading = true;
@@ -241,7 +241,7 @@ function makeList(state, answer) {
         for (const row of part.sessions) if (at.has(row.id)) rows.set(at.get(row.id), row);
         largest = Math.max(largest, ...part.sessions.map((row) => row.original));
         paint();
-        if (!part.sessions.some((row) => row.is_read)) break; // they are gone
+        if (!part.sessions.some((row) => row.is_read)) break; // the files no longer exist
       }
     });
     isReading = false;
@@ -259,10 +259,10 @@ function makeList(state, answer) {
 
   return {
     panel: create("div", { class: "list" }, newer, create("div", { class: "panel" }, table)),
-    foot: create("div", { class: "foot" }, span, create("a", { class: "narrow push", href: "#/setup" }, "Set up an agent"), create("span", { class: "keys" }, key("J"), key("K"), " move ", key("Enter"), " open ", key("C"), " preview a compaction ", key("?"), " all keys")),
+    foot: create("div", { class: "foot" }, span, create("a", { class: "narrow push", href: "#/setup" }, "Set up an agent"), create("span", { class: "keys" }, key("J"), key("K"), " move ", key("Enter"), " open ", key("C"), " preview a compaction ", key("?"), " all shortcuts")),
     begin: paint,
     close: scroller.close,
-    /** Rows change in place; those that would jump wait behind a button. */
+    /** Update rows in place. New and moved rows wait behind a button, so that nothing jumps. */
     take(next, reload) {
       const at = places();
       let jumps = 0;
@@ -321,19 +321,19 @@ function callCells(row, now, largest) {
     cell("k-state", create("span", { class: `state ${kind}` }, state))];
 }
 
-/** Of a session in a client's own file: its model, tokens and money are known once it is read. */
+/** Cells of a session in a client's file. Its model, tokens and cost are known once the file is read. */
 function fileCells(row, largest) {
   const command = `refold stats ${row.file}`;
   return [cell("k-calls right", row.calls ? number(row.calls) : DASH),
     cell("k-tokens", row.original ? [create("span", {}, tokensOf(row)), bar(row.original, row.sent, largest)] : DASH),
     cell("k-money right", money(row.spent)), cell("k-money right", DASH),
-    cell("k-state", create("span", { class: "state", title: "Not through this gateway" }, SOURCES.file),
+    cell("k-state", create("span", { class: "state", title: "Not sent through this gateway" }, SOURCES.file),
       copyButton(command, row.file, { class: "link mono", "aria-label": `Copy ${command}`, title: `Copy ${command}; also refold view, refold compact --preview` }))];
 }
 
 const cell = (kind, ...inside) => create("td", { class: kind }, inside);
 
-/** Tokens as they came and as they are sent. */
+/** Original tokens and sent tokens. */
 export const tokensOf = (row) => (row.sent < row.original ? [number(row.original), " → ", create("b", {}, number(row.sent))]
   : [number(row.original), " ", create("span", { class: "quiet" }, "unchanged")]);
 

@@ -1,13 +1,13 @@
-// The conversation: its rows, and what opens in them.
+// The rows of the conversation and their expanded contents.
 import { get, getText } from "./api.js";
 import { address, go, guard } from "./app.js";
 import { bar, button, copyButton, create, put } from "./dom.js";
 import { byWhom, clock, editTitle, isSummary, money, number, plural, thenHas } from "./format.js";
 
-const WINDOW = 100; // messages asked for at a time
-const ORIGINALS = 50; // hidden messages that a fold shows at a time
+const WINDOW = 100; // messages fetched at a time
+const ORIGINALS = 50; // hidden messages shown at a time
 
-/** The rows of a view: `system`, `message` (with its edit, if any), `fold`, and `answer` before the message it is about. */
+/** Return the rows of a view: `system`, `message` (with its edit, if any), `fold`, and `answer` (a notice) before its message. */
 export function listItems(session, view, speaker, answers) {
   const items = [];
   const wants = (at) => speaker === "all" || session.speakers[at] === speaker;
@@ -34,14 +34,14 @@ export function hiddenBy(edits) {
   return result;
 }
 
-/** Messages in short, asked for by windows; *arrived*(numbers) is called when some come. */
+/** A cache of message excerpts, fetched in windows. Calls *arrived*(numbers) when a window has loaded. */
 export function makeBriefs(id, arrived) {
   const known = new Map();
-  const fresh = new Set(); // windows that are as the gateway has them
-  const asked = new Set();
+  const fresh = new Set(); // windows that are up to date
+  const asked = new Set(); // windows being fetched
   const windowOf = (at) => Math.floor(at / WINDOW) * WINDOW;
   return {
-    /** What is known of a message; what is not fresh is asked for. */
+    /** Return the excerpt of a message, if loaded. Fetch its window unless it is fresh. */
     of(at) {
       const start = windowOf(at);
       if (!fresh.has(start) && !asked.has(start)) {
@@ -56,7 +56,7 @@ export function makeBriefs(id, arrived) {
       return known.get(at);
     },
     isFresh: (at) => fresh.has(windowOf(at)),
-    /** Messages from number *from* on are others. */
+    /** Invalidate messages from number *from* on. */
     forget(from) {
       for (const start of fresh) if (start + WINDOW > from) fresh.delete(start);
     },
@@ -85,7 +85,7 @@ function wordsOf(brief) {
     !brief.lines.length && !calls.length ? create("span", { class: "quiet" }, brief.kinds.includes("thinking") ? "thinking" : "no text") : null];
 }
 
-/** One message, which *edit* may hide. Opening it shows its text a part at a time. *page* is the session's. */
+/** The row of a message, which *edit* may hide. It opens to the full text. *page* is the shared state of `showSession`. */
 export function messageRow(at, brief, edit, page) {
   const size = brief?.tokens ?? 0;
   const who = brief ? speakerOf(brief) : "";
@@ -111,7 +111,7 @@ export function messageRow(at, brief, edit, page) {
 const wholePin = (at, page) => page.pinsOf(at).find((pin) => pin.is_whole);
 const pinName = (at, page) => (wholePin(at, page) ? "Unpin" : "Pin");
 
-/** Mark which of the messages in *place* are pinned by now. */
+/** Update the pin marks of the messages in *place*. */
 export function markPins(place, page) {
   for (const row of place.querySelectorAll("article.message[data-at]")) {
     const at = Number(row.dataset.at);
@@ -124,7 +124,7 @@ function openMessage(at, edit, page) {
   const { id } = page;
   const text = create("div", { class: "text mono", tabindex: "0", role: "group", "aria-label": `Text of message ${at}` });
   const end = create("div", { class: "end" });
-  const pinWords = button("Pin the selected words", () => page.pin(at, selectedIn(text), opened), { class: "pin-words", disabled: true });
+  const pinWords = button("Pin selection", () => page.pin(at, selectedIn(text), opened), { class: "pin-words", disabled: true });
   const watch = () => {
     if (!opened.isConnected) document.removeEventListener("selectionchange", watch);
     else pinWords.disabled = !selectedIn(text);
@@ -136,13 +136,13 @@ function openMessage(at, edit, page) {
         button(pinName(at, page), () => page.pin(at, "", opened, wholePin(at, page)), { class: "pin-message" }), pinWords],
       button("Compact above", () => go(address(`s/${id}/preview`, { stop: at }))),
       button("Compact below", () => go(address(`s/${id}/preview`, { start: at })))],
-      edit ? create("span", { class: "quiet" }, "hidden: not sent as it came") : null,
+      edit ? create("span", { class: "quiet" }, "hidden: the original is not sent") : null,
       copyButton(() => getText("text", { session: id, message: at }), "Copy", { class: "plain push" })), text, end);
   showText(text, end, id, at, 0);
   return opened;
 }
 
-/** Append the lines of a message from *offset* on to *text*; *end* says how many there are, and asks for more. */
+/** Append the lines of a message from *offset* on to *text*. *end* shows how many there are, with a button for more. */
 const showText = (text, end, id, at, offset) => guard(async () => {
   const part = await get("text", { session: id, message: at, offset });
   const lines = part.text.replace(/\n$/, "").split("\n");
@@ -152,7 +152,7 @@ const showText = (text, end, id, at, offset) => guard(async () => {
   part.next === null ? null : button("Show more", () => showText(text, end, id, at, part.next), { class: "link" }));
 }, end);
 
-/** The words in *place* that are selected, maybe with what is around it, without the numbers of the lines. */
+/** Return the selected text in *place* without line numbers. The selection may extend beyond it. */
 function selectedIn(place) {
   const selection = getSelection();
   if (selection.isCollapsed || !selection.getRangeAt(0).intersectsNode(place)) return "";
@@ -165,26 +165,26 @@ function selectedIn(place) {
   return (lines.length ? lines.join("\n") : part.textContent).trim();
 }
 
-/** A row for what is always sent. */
+/** The row of the system prompt and tools. */
 export function systemRow({ session: { fixed: size }, largest, file }) {
   return create("article", { class: "message", "aria-label": "System prompt and tools" }, create("span", { class: "no" }, ""),
     create("span", { class: "who" }, "System"), create("div", { class: "words" }, create("span", { class: "prose" }, "System prompt and tools ", create("span", { class: "chip" }, size || !file ? "always sent" : "not in the file"))),
     bar(size, size, largest, true), create("span", { class: "count" }, number(size)));
 }
 
-/** The number of the first call that was sent with what was done at *when*; 0 if none was yet. */
+/** Return the number of the first call at or after *when*; 0 if there was none. */
 export const callSince = (calls, when) => calls.findIndex((call) => call.time >= when) + 1;
 
 function editAbout(edit, session) {
   const { actor } = edit;
-  const who = edit.when ? byWhom(actor) : "when it came";
+  const who = edit.when ? byWhom(actor) : "on arrival";
   const call = edit.when ? callSince(session.calls, edit.when) : 0;
   const parts = [isSummary(edit.by) ? (edit.model || "by rules") : "", edit.cost ? money(edit.cost, true) : "", who,
     edit.when ? `${call ? `call ${call}, ` : ""}${clock(edit.when)}` : "", edit.contains ? `contains ${edit.contains}` : ""];
   return parts.filter(Boolean).join(" · ");
 }
 
-/** A fold: what is sent in place of messages, and what it hides. What is open or asked stays when it is drawn again. */
+/** The row of an edit: what is sent instead of messages, and what it hides. Open contents and questions survive a redraw. */
 export function foldRow(edit, page) {
   const title = editTitle(edit);
   const asking = `ask ${edit.id}`;
@@ -202,10 +202,10 @@ export function foldRow(edit, page) {
     page.setOpen(edit.id, !inside.hidden);
   }
 
-  /** Undo asks where the eye is. */
+  /** Ask for confirmation in the row itself. */
   function ask() {
     row.querySelector(":scope > .asking")?.remove();
-    const keep = button("Keep it", () => { page.setOpen(asking, false); box.remove(); undo.focus(); });
+    const keep = button("Cancel", () => { page.setOpen(asking, false); box.remove(); undo.focus(); });
     const yes = button("Undo", () => guard(async () => {
       yes.disabled = true;
       page.setOpen(asking, false);
@@ -222,18 +222,18 @@ export function foldRow(edit, page) {
   return row;
 }
 
-/** Tokens that are sent after an undo, and what it costs once that the provider's cache is written anew from there on. */
+/** Describe the tokens sent after an undo, and the one-time cost of rewriting the provider's cache from there on. */
 function whatUndoSends(edit, { session }) {
   const { buried, file, prices, sent } = session;
   if (sent === null) return "";
   const after = sent - edit.tokens_after + edit.tokens_before;
   const showsEarlier = edit.stop > edit.start + 1 && (edit.by.startsWith("Restore") || buried.some((run) => run.when <= edit.when));
   const tokens = `${showsEarlier ? "at most " : ""}${number(after)} tokens instead of ${number(sent)}`;
-  const once = prices && !file ? ` and writes the cache anew, about ${money(((after - sentBefore(session, edit.start)) * prices.write) / 1e6)} once` : "";
+  const once = prices && !file ? ` and rewrites the cache, about ${money(((after - sentBefore(session, edit.start)) * prices.write) / 1e6)} once` : "";
   return ` ${thenHas(session)} ${tokens}${once}.`;
 }
 
-/** The tokens that are sent before message *at*: system prompt, tools and messages that no edit hides. */
+/** Return the tokens sent before message *at*: system prompt, tools and visible messages. */
 const sentBefore = ({ fixed, sizes, hidden }, at) => sizes.slice(0, at).reduce((sum, size, place) => sum + (hidden.has(place) ? 0 : size), fixed);
 
 function foldContent(edit, page) {
@@ -262,19 +262,19 @@ function showWords(panel, id, edit) {
       show(await getText("edit_text", { session: id, edit: edit.id, of: "text", call: edit.call }));
       say_(edit.length);
     }, end), { class: "link push" }) : null);
-  show(edit.text || "Nothing stands in its place.");
-  say_([...edit.text].length); // letters, as the gateway counts them
+  show(edit.text || "Nothing is sent instead.");
+  say_([...edit.text].length); // code points, as the gateway counts them
   panel.append(text, end);
 }
 
-/** Append what *edit* hides to *panel*: *most* messages, and a button for more. */
+/** Append up to *most* messages that *edit* hides to *panel*, with a button for more. */
 export function showOriginals(panel, edit, page, from = edit.start, most = ORIGINALS) {
   const stop = Math.min(edit.stop, from + most);
   guard(async () => {
     const { messages } = await get("messages", { session: page.id, start: from, count: stop - from });
     panel.append(...messages.map((brief) => messageRow(brief.number, brief, edit, page)));
     if (stop === edit.stop) return;
-    const more = create("div", { class: "row pad quiet" }, `${stop}–${edit.stop - 1}: ${plural(edit.stop - stop, "message")} more`,
+    const more = create("div", { class: "row pad quiet" }, `${stop}–${edit.stop - 1}: ${plural(edit.stop - stop, "more message")}`,
       button(`Show ${Math.min(ORIGINALS, edit.stop - stop)} more`, () => { more.remove(); showOriginals(panel, edit, page, stop); }, { class: "link push" }));
     panel.append(more);
   }, panel);
@@ -291,7 +291,7 @@ async function showDifference(panel, id, edit) {
     old.length > 400 ? create("span", { class: "quiet" }, `First 400 of ${number(old.length)} lines.`) : null));
 }
 
-/** What was done, where it was done, with the way back. */
+/** A notice of an action, with a button that reverses it. */
 export function answerRow({ text, label, back }) {
   const row = create("div", { class: "answer" }, create("p", {}, `✓ ${text}`), button(label, () => back(row)));
   return row;
