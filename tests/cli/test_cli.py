@@ -58,7 +58,7 @@ def test_compact_exits_1_and_reports_a_missed_target(file) -> None:
 
 def test_a_session_that_fits_gets_no_edits(file) -> None:
     small = refold("compact", file, "--to", "5M").out
-    assert "as it is" in small and "--preview" in small, "and what one can do all the same"
+    assert "already fits" in small and "--preview" in small, "and what one can do all the same"
     assert edit_ids(file) == []
 
 
@@ -129,9 +129,9 @@ def test_revert_removes_one_edit_or_all(file, history) -> None:
     first, *rest = edit_ids(file)
     assert refold("revert", file, first[:8]).code == 0
     assert edit_ids(file) == rest
-    assert f"{len(rest):,} edits taken back" in refold("revert", file).out
+    assert f"{len(rest):,} edits reverted" in refold("revert", file).out
     assert json.loads(refold("view", file, "--payload").out) == history
-    assert "no edits to take back" in refold("revert", file).out
+    assert "no edits to revert" in refold("revert", file).out
 
 
 def test_diff_shows_the_original_and_the_compacted_lines(file) -> None:
@@ -163,7 +163,7 @@ def test_control_characters_are_made_visible(tmp_path) -> None:
     out = refold("view", file).out
     assert refold("compact", file, "--to", "1k", "--strategy", "Summarize(keep=1)").code == 0
     taken_back = refold("revert", file).out
-    assert "1 edit taken back" in taken_back
+    assert "1 edit reverted" in taken_back
     for shown in (out, taken_back):
         assert not {"\x1b", "\x07", "\u202e"} & set(shown)
         assert "␛[31mred" in shown
@@ -178,7 +178,7 @@ def test_effective_shows_the_session_after_the_clients_own_compaction(tmp_path) 
     stats = refold("stats", tmp_path / "s.jsonl", "--json").json["sessions"][0]
     assert stats["compactions"][0]["trigger"] == "auto"
     assert stats["tokens"]["effective"] is not None
-    assert "what the client compacted is whole again" in refold("export", tmp_path / "s.jsonl").out
+    assert "what the client had compacted is included" in refold("export", tmp_path / "s.jsonl").out
 
 
 # --- stats -----------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def test_check_repairs_into_another_file(broken_session) -> None:
     target, before = broken_session.parent / "mended.json", digest(broken_session)
     done = refold("check", broken_session, "--repair", "-o", target)
     assert done.code == 0
-    assert "mended" in done.out
+    assert "repaired" in done.out
     assert digest(broken_session) == before
     assert refold("check", target).code == 0
 

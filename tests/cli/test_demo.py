@@ -163,7 +163,7 @@ def test_the_proofs_fail_when_something_is_lost(demo_replay) -> None:
         ]
 
     assert failing() == []
-    assert failing(before="[]") == ["the history itself is untouched"]
+    assert failing(before="[]") == ["the history is unchanged"]
     assert "view.revert().payload == history" in failing(history=demo_replay.history[:-1])
     assert failing(requests=[replace(demo_replay.requests[0], violations=1)]) == [
         "the provider would accept every request"
@@ -172,7 +172,7 @@ def test_the_proofs_fail_when_something_is_lost(demo_replay) -> None:
         "every request stayed under the trigger"
     ]
     assert failing(again=demo_replay.view.revert()) == [
-        "started anew from its store, it sends the same"
+        "after a restart, it sends the same request"
     ]
 
 
@@ -193,7 +193,7 @@ def test_a_proof_fails_if_the_latest_request_is_lost(demo_replay) -> None:
         )
         if not proof.holds
     ]
-    assert claims == ["the latest request is sent word for word"]
+    assert claims == ["the user's latest request is sent word for word"]
 
 
 # --- what it prints -------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def test_commands_show_a_gateways_session_as_it_was_sent(tmp_path) -> None:
     assert stats["tokens"]["sent"] < stats["tokens"]["unedited"] / 2
     assert stats["billed"]["calls"] == 1 and stats["billed"]["cost"] > 0
     assert "billed: 1 call" in (text := refold("stats", *named).out)
-    assert f"{terminal.dollars(stats['billed']['cost'])} as the gateway booked it\n" in text
+    assert f"{terminal.dollars(stats['billed']['cost'])} recorded by the gateway\n" in text
     (listed,) = read_listed([session], None, str(store))
     assert listed.dollars == stats["billed"]["cost"]
     shown = refold("view", *named, "--payload").json["messages"]
@@ -174,7 +174,7 @@ def test_commands_show_a_gateways_session_as_it_was_sent(tmp_path) -> None:
     assert "long tool results clipped" in diff
     past = refold("diff", *named, "--request", "1")
     assert past.err == "" and past.out.splitlines()[1:] == diff.splitlines()[1:]
-    assert refold("revert", *named).out.endswith("no edits to take back\n")
+    assert refold("revert", *named).out.endswith("no edits to revert\n")
 
 
 def test_one_more_line_is_counted_in_the_singular(tmp_path) -> None:

@@ -143,7 +143,7 @@ def test_a_repeated_result_is_shown_in_full_after_the_client_compacted(client) -
     assert client.run("ls", SHORT) == SHORT
     hits = refold("recall", client.path, "00042 a line", "--json").json["sessions"][0]["hits"]
     assert hits[0]["position"] == 2  # what the client's compaction hid is found, too
-    assert "hidden by its own client: " in refold("recall", client.path, "00042 a line").out
+    assert "hidden by client compaction " in refold("recall", client.path, "00042 a line").out
     assert refold(
         "compact", client.path, "--to", "200", "--strategy", "Summarize(keep=1)"
     ).code in (0, 1)

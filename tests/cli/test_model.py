@@ -332,11 +332,11 @@ def test_recall_finds_chinese(tmp_path) -> None:
 
 def test_recall_exits_1_and_reports_that_nothing_was_found(file) -> None:
     assert refold("recall", file, "freezegun").code == 1
-    assert "no edit hides anything" in refold("recall", file, "freezegun").out
+    assert "nothing is hidden" in refold("recall", file, "freezegun").out
     refold("compact", file, "--to", "20k")
     done = refold("recall", file, "zygomorphic", "--json")
     assert (done.code, done.json["sessions"][0]["hits"]) == (1, [])
-    assert "nothing that the edits hide" in refold("recall", file, "zygomorphic").out
+    assert "no matches in hidden text" in refold("recall", file, "zygomorphic").out
     assert refold("recall", file).code == 2
 
 

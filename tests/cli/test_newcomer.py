@@ -161,7 +161,7 @@ def test_diff_of_a_request_shows_what_the_gateway_hid_in_it(commands, tmp_path):
         "a message that it showed as it was is not kept"
     )
     first = refold("diff", session.id, "--store", store, "--request", "1").out
-    assert "9 messages" in first and "sent as it was said" in first
+    assert "9 messages" in first and "sent unchanged" in first
     assert "3 were answered" in refold("view", session.id, "--store", store, "--request", "4").err
 
 
@@ -244,7 +244,7 @@ def test_the_last_compaction_can_be_undone(after_compaction):
     refold("compact", SESSIONS[0], "--to", "5k")
     second = refold("stats", SESSIONS[0], "--json").json["sessions"][0]["tokens"]
     assert second["sent"] < first["sent"] <= 9_000
-    assert "taken back" in after_compaction("revert", SESSIONS[0], "--newest").out
+    assert "reverted" in after_compaction("revert", SESSIONS[0], "--newest").out
     assert refold("stats", SESSIONS[0], "--json").json["sessions"][0]["tokens"] == first
 
 
@@ -260,7 +260,7 @@ def test_a_session_can_be_written_as_an_html_page(after_compaction, tmp_path):
 
 def test_stats_show_the_cost_and_the_largest_messages(commands):
     out = commands("stats", SESSIONS[0]).out
-    assert "$3.00 as the client wrote down" in out
+    assert "$3.00 recorded by the client" in out
     assert "largest" in out
 
 

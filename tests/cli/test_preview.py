@@ -91,7 +91,7 @@ def test_a_preview_reports_how_many_of_the_counted_edits_will_not_be_saved(file)
     shown = preview(file)
     count = sum(row["edits"] for row in shown["strategies"])
     words = re.search(
-        r"… ([\d,]+) more, in what these hide, are not kept", refold(*RULES, file).out
+        r"… ([\d,]+) more, in messages that these hide, are not kept", refold(*RULES, file).out
     )
     accepted = refold("accept", file, "--json").json["sessions"][0]["edits"]
     saved = [edit for edit in accepted if edit["by"] != "settle"]
@@ -139,7 +139,7 @@ def test_a_draft_is_accepted_after_the_session_has_grown(file, history) -> None:
     done = refold("accept", file, "--json").json["sessions"][0]
     assert done["grown"] == 2
     assert json.loads(payload(file))[-2:] == longer[-2:]
-    assert "were said since" not in refold("accept", file).out
+    assert "are newer than the preview" not in refold("accept", file).out
 
 
 def test_a_draft_for_another_history_is_refused_in_one_line(file, history) -> None:
@@ -192,14 +192,14 @@ def test_a_preview_of_a_session_that_fits_leaves_no_draft(file) -> None:
     preview(file)
     shown = preview(file, to="5M")
     assert shown["preview"]["draft"] == ""
-    assert "fits 5,000,000 as it is" in refold("compact", file, "--to", "5M", "--preview").out
+    assert "already fits 5,000,000" in refold("compact", file, "--to", "5M", "--preview").out
     assert refold("accept", file).code == 2
 
 
 def test_a_preview_that_can_save_nothing_leaves_no_draft(tmp_path) -> None:
     file = tmp_path / "short.json"
     file.write_text(json.dumps([{"role": "user", "content": "Why? " * 50}]), "utf-8")
-    assert "there is nothing to keep" in refold("compact", file, "--to", "10", "--preview").out
+    assert "there is nothing to accept" in refold("compact", file, "--to", "10", "--preview").out
     assert refold("accept", file).code == 2
 
 
@@ -386,7 +386,7 @@ def test_the_editor_opens_on_a_terminal(file, editor) -> None:
 def test_history_lists_every_attempt(file, monkeypatch) -> None:
     """S2-53: every attempt with time, outcome, reason, tokens, calls, cost, model, prompt, grade and who."""
     monkeypatch.setenv("LOGNAME", "ada")
-    assert "no compaction of it was recorded" in refold("history", file).out
+    assert "no compactions recorded" in refold("history", file).out
     refold(
         "compact",
         file,
@@ -494,10 +494,10 @@ def test_b7_edits_that_must_stay_are_reported_and_not_recorded_as_reverted(file)
         edit["id"] for edit in refold("revert", file, "--json").json["sessions"][0]["staying"]
     ]
     assert staying == edit_ids(file)
-    why = f"{len(staying)} edits must stay: they leave out signed thinking"
+    why = f"{len(staying)} edits must stay: they drop signed thinking"
     assert why in done.out and "AN-7" in done.out
     again = refold("revert", file).out
-    assert "no edits to take back" in again and why in again
+    assert "no edits to revert" in again and why in again
     assert not {row["edit"] for row in rows(file) if row["action"] == "revert"} & set(staying)
 
 

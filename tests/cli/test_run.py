@@ -410,7 +410,7 @@ def test_a_command_runs_even_if_the_data_directory_cannot_be_created(tmp_path: P
     )  # fmt: skip
     warning, line = done.stderr.splitlines()
     assert warning == f"refold: {tmp_path}/.local/share/refold: File exists: nothing is kept"
-    assert done.returncode == 3 and line.startswith("refold: sh goes through a gateway")
+    assert done.returncode == 3 and line.startswith("refold: sh runs through a gateway")
 
 
 @pytest.mark.parametrize(

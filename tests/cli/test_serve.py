@@ -38,7 +38,7 @@ def test_the_banner_shows_the_base_url_for_each_client(tmp_path, monkeypatch):
     recording = "\n".join(
         line.plain for line in banner(serve_config(store=":memory:", record="7d"))
     )
-    assert "memory: gone at its end" in recording
+    assert "memory: lost at exit" in recording
     assert "--record" not in recording
 
 

@@ -246,15 +246,15 @@ def test_a_bill_is_the_clients_own_cost_or_calculated_by_list_prices(home, tmp_p
     bill = read_bill(read(own))
     assert (bill.dollars, bill.is_recorded) == (0.25, True)
     out = refold("stats", own).out
-    assert "$0.2500 as the client wrote down" in out
+    assert "$0.2500 recorded by the client" in out
     own.write_text(own.read_text().replace("0.25", "1e999"))
     assert read_bill(read(own)).dollars is None  # that is none
 
 
 def test_stats_show_the_providers_token_counts_and_the_billed_cost(home) -> None:
     out = refold("stats", IDS[0][:8]).out
-    for words in ("claude-sonnet-4-5", "2026-11-01", "the provider's count", "billed: 1 call",
-                  "by list prices", "not in the file", "people"):  # fmt: skip
+    for words in ("claude-sonnet-4-5", "2026-11-01", "provider's count", "billed: 1 call",
+                  "at list prices", "not in the file", "people"):  # fmt: skip
         assert words in out
     session = refold("stats", IDS[0][:8], "--json").json["sessions"][0]
     assert session["model"] == "claude-sonnet-4-5"
@@ -440,7 +440,7 @@ def test_a_past_request_of_a_file_is_shown_with_the_edits_made_by_then(tmp_path)
         return [(edit["start"], edit["stop"], edit["by"].split("(")[0]) for edit in edits]
 
     assert list_hidden(10) == [] and list_hidden(11) == list_hidden(30) == [(0, 19, "pi")]
-    assert "sent as it was said" in refold("diff", path, "--request", 10).out
+    assert "sent unchanged" in refold("diff", path, "--request", 10).out
     assert "All went well." in refold("view", path, "--request", 11).out
     assert "30 were answered" in refold("view", path, "--request", 31).err
     refold("compact", path, "--to", "4k")

@@ -197,17 +197,20 @@ def test_b9_export_reports_where_a_session_must_be_moved_to_be_resumed(
     monkeypatch.chdir(tmp_path / own)
     there = refold("export", "old.jsonl").out
     assert f"written to {tmp_path / own}".replace(str(tmp_path), "~") in there
-    assert "go on with: " in there and "move it" not in there
+    assert "resume with: " in there and "move the file" not in there
     monkeypatch.chdir(tmp_path / "copies")
     elsewhere = refold("export", "old.jsonl")
     assert "written to ~/copies/" in elsewhere.out
     exported = refold("export", "old.jsonl", "--json").json["sessions"][0]["export"]
     assert Path(exported["file"]).parent == tmp_path / "copies"
     if client == "pi":  # its command names the file
-        assert "go on with: " in elsewhere.out and exported["file"] in exported["command"]
+        assert "resume with: " in elsewhere.out and exported["file"] in exported["command"]
         assert exported["move_to"] is None
         return
-    assert "go on with: " not in elsewhere.out and f"but in ~/{folder}" in elsewhere.out
+    assert (
+        "resume with: " not in elsewhere.out
+        and f"looks for sessions in ~/{folder}" in elsewhere.out
+    )
     assert exported["move_to"].startswith(str(tmp_path / folder))
     moved = Path(exported["move_to"]) / Path(exported["file"]).name
     moved.parent.mkdir(parents=True, exist_ok=True)

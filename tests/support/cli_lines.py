@@ -164,7 +164,7 @@ def check_example(line: str, directory: Path, fixed: dict[str, str]) -> None:
     assert done.code == (int(comment[1]) if comment else 0), f"{line}\n{done.out[-500:]}{done.err}"
     assert done.out or ">" in line or "-o" in line, line
     if _STARTS.match(line):
-        assert re.search(r"its page is http://\S+/refold/$", done.err, re.MULTILINE), done.err
+        assert re.search(r"web page: http://\S+/refold/$", done.err, re.MULTILINE), done.err
     if line.endswith("--json"):
         json.loads(done.out)
 

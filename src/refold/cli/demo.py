@@ -51,11 +51,11 @@ CONSTRAINTS = (
 CHART_BARS = 12
 """Number of requests in the chart."""
 NEXT = """\
-refold                                  the agent sessions on this machine
-refold stats SESSION                    where its tokens and its money are
-refold compact SESSION                  edits beside its file
-refold diff SESSION                     what the model would see
-refold revert SESSION                   and back"""
+refold                                  list the agent sessions on this machine
+refold stats SESSION                    show its tokens and cost
+refold compact SESSION                  compact it, with edits beside its file
+refold diff SESSION                     show what the model would see
+refold revert SESSION                   undo all edits"""
 
 
 @click.command()
@@ -137,7 +137,7 @@ def replay(turns: int | None = None) -> Replay:
     history = demo_session(turns)
     before = json.dumps(history)
     with tempfile.TemporaryDirectory() as folder, SQLiteStore(Path(folder) / "refold.db") as store:
-        entries = terminal.track(history, "living through the session")
+        entries = terminal.track(history, "replaying the session")
         steps = list(_replay(_compactor(store), entries))
         restarted = _compactor(store)(history)
     last, requests = steps[-1][0], [request for _, request in steps]
@@ -177,17 +177,17 @@ def prove(
     valid = not any(request.violations for request in requests)
     return [
         Proof(
-            "the history itself is untouched",
+            "the history is unchanged",
             json.dumps(history) == before,
             f"{len(before):,} bytes",
         ),
         Proof("view.revert().payload == history", whole, f"{len(history)} messages"),
-        Proof("every edit unfolds to exactly what was said", exact, edits),
+        Proof("every edit unfolds to exactly the original messages", exact, edits),
         Proof("the provider would accept every request", valid, f"{len(requests)} requests"),
         Proof("every request stayed under the trigger", largest < TRIGGER, f"largest {largest:,}"),
-        Proof("started anew from its store, it sends the same", restarted.payload == view.payload),
-        Proof("the latest request is sent word for word", latest in sent, shorten(latest, 36)),
-        Proof("what the user laid down is still in sight", not lost, lost or f"{len(rules)} rules"),
+        Proof("after a restart, it sends the same request", restarted.payload == view.payload),
+        Proof("the user's latest request is sent word for word", latest in sent, shorten(latest, 36)),
+        Proof("the user's instructions are still sent", not lost, lost or f"{len(rules)} rules"),
     ]
 
 
@@ -198,9 +198,9 @@ def show(result: Replay) -> Iterator[RenderableType]:
     """Show the whole report."""
     yield _rule("The session")
     yield (
-        f"An agent mends a bug in a booking system: {len(result.history)} messages, "
-        f"{len(result.requests)} requests, {tokens(result.requests[-1].unedited)} tokens in the end.\n"
-        f"Refold acts when a request reaches {tokens(TRIGGER)} tokens and brings it down to "
+        f"An agent fixes a bug in a booking system: {len(result.history)} messages, "
+        f"{len(result.requests)} requests, {tokens(result.requests[-1].unedited)} tokens at the end.\n"
+        f"Refold compacts when a request reaches {tokens(TRIGGER)} tokens, down to "
         f"{tokens(TARGET)}. No model was asked."
     )
     yield from _chart(result.requests)
@@ -211,9 +211,8 @@ def show(result: Replay) -> Iterator[RenderableType]:
     )
     yield Line(
         f"prompt cache        holds in {len(result.requests) - breaks} of {len(result.requests)} "
-        "requests: they repeat the one before word for word and add\n"
-        f"                    to it; in {breaks} what was sent before has changed, and is cached "
-        "anew\n"
+        "requests, which only append to the previous one;\n"
+        f"                    {breaks} change earlier messages, which are then cached again\n"
     )
     yield from strategy_table(savings_by_strategy(result.view))
     for edit, most in ((result.stub, 3), (result.summary, 24)):
@@ -237,7 +236,7 @@ def _rule(text: str) -> Rule:
 
 def _chart(requests: Sequence[Request]) -> Iterator[RenderableType]:
     yield Line()
-    yield _rule("Tokens of each request: █ sent, ░ what Refold took out of it")
+    yield _rule("Tokens of each request: █ sent, ░ removed by Refold")
     largest = max(request.unedited for request in requests)
     count = min(CHART_BARS, len(requests))
     for position in [round(bar * (len(requests) - 1) / max(1, count - 1)) for bar in range(count)]:
@@ -263,7 +262,7 @@ def _edit(view: View, edit: Edit, most: int) -> Iterator[RenderableType]:
         yield line
     if len(lines) > most:
         yield Line(f"… {len(lines) - most} more lines", "dim")
-    yield Line(f"view.unfold({edit.id[:8]!r}) brings it back", "dim")
+    yield Line(f"view.unfold({edit.id[:8]!r}) returns the original", "dim")
 
 
 def json_answer(result: Replay) -> JsonObject:

@@ -172,26 +172,26 @@ CLIENTS = (
 def banner(config: "Config") -> Lines:
     """Yield how to use the gateway that was just started."""
     base, store = _base(config), config.store
-    yield Line(f"Refold listens on {base}. Ctrl-C stops it; streams are finished first.", "bold")
+    yield Line(f"Refold listens on {base}. Ctrl-C stops it once streams end.", "bold")
     if config.host.strip("[]") in EVERY_INTERFACE:
         base = _base(replace(config, host=gethostname()))
     yield Line()
     rows = list[tuple[str, str]]()
     for upstream in config.upstreams:
-        rows.append(("sends on to", f"{upstream.url} ({upstream.name})"))
+        rows.append(("upstream", f"{upstream.url} ({upstream.name})"))
         address = base + upstream.prefix
         rows += (
             (client, setting.format(address))
             for api, client, setting in CLIENTS
             if not upstream.apis or api in upstream.apis
         )
-    rows.append(("page", f"{base}/refold/"))
+    rows.append(("web page", f"{base}/refold/"))
     if config.files:
-        rows.append(("", "lists the session files of this user too: --no-files"))
+        rows.append(("", "also lists your session files; --no-files turns that off"))
     file = file_path(store)
-    rows.append(("kept in", terminal.short_path(file.absolute()) if file else _place_of(store)))
+    rows.append(("store", terminal.short_path(file.absolute()) if file else _place_of(store)))
     if not config.record:
-        rows.append(("transcripts", "not kept: --record 7d lets the page show what was said"))
+        rows.append(("transcripts", "not kept; with --record 7d the page shows conversations"))
     for name, text in dict.fromkeys(rows):
         yield Line.assemble((f"  {name:<16}", "dim"), escape_control_characters(text))
     yield Line()
@@ -199,9 +199,7 @@ def banner(config: "Config") -> Lines:
 
 def _place_of(store: str) -> str:
     """Return the location of a store that is no file, without its password."""
-    return (
-        urlsplit(store).hostname or "a database" if is_server(store) else "memory: gone at its end"
-    )
+    return urlsplit(store).hostname or "a database" if is_server(store) else "memory: lost at exit"
 
 
 def _load_config(path: str | None, options: Record) -> "Config":
@@ -286,7 +284,7 @@ def report(context: click.Context, store: str, since: float, by: Grouping, as_js
         place = terminal.short_path(Path(store).absolute())
         terminal.print_lines(
             [
-                Line(f"no calls were booked: no gateway has written to {place} yet"),
+                Line(f"no calls recorded: no gateway has written to {place} yet"),
                 Line("refold run COMMAND starts one for a command, refold serve one for a team"),
             ]
         )
@@ -295,7 +293,7 @@ def report(context: click.Context, store: str, since: float, by: Grouping, as_js
 
 def _report_lines(report: Report) -> Lines:
     if not report.lines:
-        yield Line("no calls were booked" + " in this time" * bool(report.since))
+        yield Line("no calls recorded" + " in this period" * bool(report.since))
         return
     since = ""
     if report.since:
@@ -303,7 +301,7 @@ def _report_lines(report: Report) -> Lines:
     yield Line(f"{since}by {report.by}", "dim")
     names = (
         *("sessions>", "calls>", "input>", "unedited>", "cache hits>", "output>", "billed>"),
-        *("without us>", "summaries>", "refetches>", "saved>", report.by),
+        *("without Refold>", "summaries>", "refetches>", "saved>", report.by),
     )
     if any(line.sums.calls or line.unreported.calls for line in report.lines):
         yield from table(names, map(_row, report.lines), _row(report.total))
@@ -316,7 +314,15 @@ def _shadow_lines(report: Report) -> Lines:
     lines = [line for line in report.lines if line.shadow.calls]
     if lines:
         yield Line("in shadow: nothing was changed", "dim")
-        names = ("calls>", "edited>", "input>", "with us>", "billed>", "with us>", report.by)
+        names = (
+            "calls>",
+            "edited>",
+            "input>",
+            "with Refold>",
+            "billed>",
+            "with Refold>",
+            report.by,
+        )
         yield from table(names, map(_shadow_row, lines), _shadow_row(report.total))
 
 
@@ -376,33 +382,33 @@ def _notes(total: ReportLine) -> Iterator[str]:
     """Yield notes on what the figures omit and how they are computed."""
     sums, missing, priced = total.sums, total.unreported, _is_priced(total.sums)
     if sums.avoided:
-        saved = f"; {_dollars(sums.avoided_saved)} of what was saved is of these"
+        saved = f"; they account for {_dollars(sums.avoided_saved)} of the savings"
         yield (
             f"{plural(sums.avoided, 'call')} would not have fitted the model's window"
             f"{saved if priced else ''}"
         )
     if sums.refetches:
-        charged = f". {_dollars(sums.refetch_cost)} is charged for it"
+        charged = f". The savings are reduced by {_dollars(sums.refetch_cost)} for it"
         yield (
-            f"the brake: {plural(sums.refetches, 'hidden result')} of {tokens(sums.refetched)} tokens "
-            "fetched again; what is fetched again stays, and compaction comes later and goes less "
-            f"far by it{charged if priced else ''}"
+            f"{plural(sums.refetches, 'hidden result')} of {tokens(sums.refetched)} tokens fetched again: "
+            "what is fetched again is kept, and compaction now starts later and hides less"
+            f"{charged if priced else ''}"
         )
     if missing.calls:
         yield (
             f"{plural(missing.calls, 'call')} without usage from the upstream: "
-            f"about {tokens(missing.fresh)} tokens of input by our own estimate, in no sum"
+            f"about {tokens(missing.fresh)} input tokens by our estimate, not included above"
         )
     if sums.unpriced:
         calls = plural(sums.unpriced, "call")
         yield (
-            f"{calls} of models without a known price, which [prices] in refold.toml can name: "
-            "tokens are counted, money is not"
+            f"{calls} of models without a known price: tokens are counted, cost is not; "
+            "set [prices] in refold.toml"
         )
     if sums.summaries_unpriced:
         calls = plural(sums.summaries_unpriced, "summary call")
         yield f"{calls} without a known price: their cost is not subtracted"
     yield (
-        "without us: estimated, not measured, from what the upstream counted and its cache's hits, "
-        "with what the edits took out added"
+        "without Refold: estimated, not measured, from the upstream's token counts and cache hits, "
+        "plus the tokens that edits removed"
     )

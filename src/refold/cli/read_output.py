@@ -111,10 +111,10 @@ def show_views(
         if only is not None and only >= len(view.transcript):
             yield Line(f"there is no message #{only}", "yellow")
         elif diff and not view.edits and request is not None:
-            yield Line("it was sent as it was said", "dim")
+            yield Line("sent unchanged", "dim")
         elif diff and not view.edits:
             compact = f"refold compact {arguments_of(edited)}"
-            yield Line(f"it is sent as it was said: {compact} makes it smaller", "dim")
+            yield Line(f"sent unchanged; to compact it: {compact}", "dim")
         else:
             lines = diff_lines(view, only, **room) if diff else view_lines(view, most, only)
             yield from style_lines(lines)
@@ -141,21 +141,21 @@ def show_hits(rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int, q
             yield Line(title(edited), "bold")
         clients = {edit.id[:8] for edit in edited.view.edits if edit.by == edited.session.client}
         for hit in hits[:limit]:
-            by = f"{'its own client:' if hit.edit in clients else 'edit'} {hit.edit}"
+            by = f"{'client compaction' if hit.edit in clients else 'edit'} {hit.edit}"
             yield Line(f"#{hit.position} {hit.role} · hidden by {by}", "bold cyan")
             snippet = Line(f"    {escape_control_characters(hit.snippet)}")
             if pattern is not None:
                 snippet.highlight_regex(pattern, "bold yellow")
             yield snippet
         if len(hits) > limit:
-            yield Line(f"… and more (--limit {limit * 10:,} shows up to so many)", "dim")
+            yield Line(f"… and more (--limit {limit * 10:,} shows more)", "dim")
         if hits:
             store = store_of(edited)
             unfold = f"refold unfold {argument_of(edited)} {hits[0].edit}{store}"
-            yield Line(f"{unfold}   shows all that it hides", "dim")
+            yield Line(f"{unfold}   shows everything it hides", "dim")
         elif len(rows) == 1:
-            hidden = "nothing that the edits hide says so"
-            yield Line(hidden if edited.view.edits else "no edit hides anything")
+            hidden = "no matches in hidden text"
+            yield Line(hidden if edited.view.edits else "nothing is hidden: there are no edits")
 
 
 Check = tuple[EditedSession, Sequence[Violation], RepairResult | None]
@@ -169,13 +169,10 @@ def show_violations(rows: Iterable[Check]) -> Lines:
         for violation in violations:
             yield Line(f"{name}: {_violation(violation)}", "red")
         for repair in repaired.repairs if repaired else ():
-            yield Line(
-                f"mended #{repair.at} {repair.rule} {escape_control_characters(repair.text)}",
-                "green",
-            )
+            yield Line(f"repaired #{repair.at} {repair.rule} {escape_control_characters(repair.text)}", "green")
         for violation in repaired.remaining if repaired else ():
             why = f" ({violation.unmended})" if violation.unmended else ""
-            yield Line(f"left {_violation(violation)}{why}", "yellow")
+            yield Line(f"not repaired {_violation(violation)}{why}", "yellow")
         if not violations:
             yield Line(f"{name}: nothing that the API would refuse", "green")
 
@@ -202,7 +199,7 @@ def show_histories(rows: Iterable[tuple[EditedSession, Sequence[LedgerRow]]]) ->
     for edited, ledger in rows:
         yield Line(title(edited), "bold")
         if not ledger:
-            yield Line("no compaction of it was recorded")
+            yield Line("no compactions recorded")
         runs = set[str]()
         for _, group in groupby(ledger, _attempt_key):
             attempt = list(group)
@@ -217,9 +214,7 @@ def _already_less(view: View, row: LedgerRow) -> Lines:
     with suppress(ValueError):  # the session no longer has that history
         size = view.profile.fixed_tokens + view.base.tokens(0, view.transcript.tips.index(row.tip))
         if row.run and row.before < size:
-            text = (
-                f"{size:,} tokens unedited, {row.before:,} with edits made before or as they came"
-            )
+            text = f"{size:,} tokens unedited, {row.before:,} with earlier and local edits"
             yield Line(f"    {text}")
 
 
@@ -372,28 +367,28 @@ def _about(session: Session, view: View) -> str:
         until = ended.astimezone().strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M")
         when += f" to {until}"
     folder = short_path(session.cwd) if session.cwd else ""
-    model = escape_control_characters(view.profile.model) or "the file names no model"
+    model = escape_control_characters(view.profile.model) or "no model in the file"
     return " · ".join(filter(None, (model, folder, when)))
 
 
 def _size_rows(edited: EditedSession, effective: int | None) -> Iterator[Row]:
     view = edited.view
-    yield f"{view.tokens_unedited:,}", "whole session", "our estimate"
+    yield f"{view.tokens_unedited:,}", "whole session", "estimate"
     if view.edits:
-        yield f"{view.tokens:,}", "as Refold would send it", "our estimate"
+        yield f"{view.tokens:,}", "as Refold would send it", "estimate"
     if effective is not None:
-        yield f"{effective:,}", "after the client's own compactions", "our estimate"
+        yield f"{effective:,}", "after the client's own compactions", "estimate"
     if context := read_bill(edited.session).context:
-        yield f"{context:,}", "last request and its answer", "the provider's count"
+        yield f"{context:,}", "last request and its answer", "provider's count"
     if not view.profile.fixed_tokens:
-        yield "?", "system prompt and tools", "not in the file, so in no estimate"
+        yield "?", "system prompt and tools", "not in the file, not in the estimates"
 
 
 def _bill_lines(edited: EditedSession) -> Lines:
     """Show what the provider billed, according to the file."""
     bill, model = read_bill(edited.session), str(edited.session.body.get("model", ""))
     if not bill.calls:
-        why = "the file does not say what the provider counted"
+        why = "no provider usage in the file"
         if edited.tenant is not None:
             why = f"billed: refold report --by session{store_of(edited)}"
         yield Line(why, "dim")
@@ -401,21 +396,18 @@ def _bill_lines(edited: EditedSession) -> Lines:
     counts = bill.tokens
     pieces = (
         (counts.fresh, "input"),
-        (counts.written, "written to the cache"),
-        (counts.read, "read from it"),
+        (counts.written, "written to cache"),
+        (counts.read, "read from cache"),
         (counts.output, "output"),
     )
     yield Line()
     words = ", ".join(f"{tokens(count)} {kind}" for count, kind in pieces if count)
     yield Line(f"billed: {plural(bill.calls, 'call')}, {words}")
     if bill.dollars is None:
-        yield Line(
-            f"        no price is known of {escape_control_characters(model) or 'a model without a name'}",
-            "dim",
-        )
+        yield Line(f"        no price is known for {escape_control_characters(model) or 'an unnamed model'}", "dim")
         return
-    source = "by list prices" if edited.tenant is None else "as the gateway booked it"
-    source = "as the client wrote down" if bill.is_recorded else source
+    source = "at list prices" if edited.tenant is None else "recorded by the gateway"
+    source = "recorded by the client" if bill.is_recorded else source
     yield Line(f"        {dollars(bill.dollars)} {source}", "bold")
     if counts.read:
         share = counts.read / counts.input
@@ -460,18 +452,18 @@ def show_listed(
 ) -> Iterator[RenderableType]:
     """Show the list of sessions, *count* in all, in lines of at most *width* cells."""
     if not count:
-        yield "No sessions of a client that Refold knows (Claude Code, Codex ...) were found."
-        yield "Name a file (refold stats FILE), or see what Refold does: refold demo"
+        yield "No sessions of a supported client (Claude Code, Codex ...) were found on this machine."
+        yield "Name a file (refold stats FILE), or see Refold at work: refold demo"
         return
     yield from session_table(rows, width)
     shown = f"{len(rows):,} of {plural(count, 'session')}"
     rest = "refold --all shows all, " if len(rows) < count else ""
-    yield Line(f"\n{shown}; {rest}refold pick lets you choose", "dim")
+    yield Line(f"\n{shown}; {rest}refold pick opens one", "dim")
     if not all(row.is_read for row in rows):
-        yield Line("what has no tokens here was not read: refold --all takes its time", "dim")
+        yield Line("rows without tokens were not read; refold --all reads them, more slowly", "dim")
     example = terminal.argument(short_id(rows[0].file)) if rows else "ID"
-    yield Line(f"refold stats {example}     where its tokens and its money are", "dim")
-    yield Line(f"refold compact {example}   make it smaller; refold diff shows what changed", "dim")
+    yield Line(f"refold stats {example}     shows its tokens and cost", "dim")
+    yield Line(f"refold compact {example}   compacts it; refold diff shows what changed", "dim")
 
 
 def session_table(rows: Sequence[SessionEntry], width: int | None) -> Lines:
@@ -505,7 +497,7 @@ def show_projects(rows: Sequence[SessionEntry], width: int | None) -> Lines:
     lines = [_project_row(cwd, group) for cwd, group in group_projects(rows)]
     names = ("sessions>", "tokens>", "cost>", "project")
     yield from table(names, lines, _project_row("all", rows), width=width)
-    yield Line("tokens: of the last request of each session", "dim")
+    yield Line("tokens: the last request of each session", "dim")
 
 
 def _project_row(name: str, rows: Sequence[SessionEntry]) -> Row:

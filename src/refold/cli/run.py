@@ -139,11 +139,11 @@ class SessionGateway:
             process.wait()
             if self._is_ending.is_set():
                 return
-            _print_error(f"the gateway ended, and is started again; {self.log} says why")
+            _print_error(f"the gateway crashed and is restarting; see {self.log}")
             self._process = process = self._spawn(order)
         process.wait()
         if not self._is_ending.is_set():
-            _print_error("the gateway ended again: requests fail from now on")
+            _print_error("the gateway crashed again: requests fail from now on")
             self._listening.close()
 
 
@@ -369,9 +369,7 @@ def _run(agent: Agent, arguments: Sequence[str], options: Options, folder: Path)
         if own:
             own.start(options.order(routes.urls))
         shadow = ", in shadow" if options.shadow else ""
-        _print_error(
-            f"{agent.name} goes through a gateway{shadow}; its page is {routes.gateway}/refold/"
-        )
+        _print_error(f"{agent.name} runs through a gateway{shadow}; web page: {routes.gateway}/refold/")
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         try:
             return _run_client(words, overlay)

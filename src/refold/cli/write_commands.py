@@ -71,7 +71,7 @@ from refold.session_files.export import CLIENTS, Exported, export_session, find_
 
 # --- refold compact -------------------------------------------------------------------------------
 
-ABORTED = "the summary was left empty: nothing was kept; the draft is as it was"
+ABORTED = "the summary was left empty: nothing was kept, the draft is unchanged"
 
 
 @sessions_command("change", "compact session.jsonl --pin 'Never touch migrations'")
@@ -285,7 +285,7 @@ def export(inputs: Inputs) -> None:
     exported = write_exported(edited)
     lines = list(show_export(exported))
     if edited.session.compactions and not edited.view.edits:
-        lines.append(Line("all of it: what the client compacted is whole again", "yellow"))
+        lines.append(Line("the whole session: what the client had compacted is included", "yellow"))
     inputs.print_answer([{**json_output.session(edited), **json_output.export(exported)}], lines)
 
 
@@ -343,18 +343,18 @@ def _compaction(compaction: CompactedSession) -> Lines:
     edited = compaction.edited
     if compaction.file and not compaction.exported and edited.session.client in CLIENTS:
         name = arguments_of(edited)
-        yield Line(f"refold export {name}    writes a session that its client goes on with")
+        yield Line(f"refold export {name}    writes a session that its client can resume")
 
 
 def show_export(exported: Exported) -> Lines:
     """Show where a session was written and how to continue it."""
     yield Line(f"written to {terminal.argument(exported.path)}")
     if exported.move_to is None:
-        yield Line(f"go on with: {exported.command}")
+        yield Line(f"resume with: {exported.command}")
         return
     folder = terminal.argument(exported.move_to)
-    yield Line(f"the client does not look there, but in {folder}", "yellow")
-    yield Line(f"move it to that folder; then {exported.command} goes on with it")
+    yield Line(f"the client looks for sessions in {folder} instead", "yellow")
+    yield Line(f"move the file there, then run: {exported.command}")
 
 
 def _next_steps(compaction: CompactedSession) -> Iterator[str]:
@@ -371,15 +371,15 @@ def _next_steps(compaction: CompactedSession) -> Iterator[str]:
         yield f"refold discard {name}   drops it"
     elif not compaction.preview.edits and edited.view.tokens <= compaction.to:
         if compaction.options.pins:
-            yield f"nothing was compacted, so --pin keeps nothing yet: refold revert {name} takes earlier edits back"
+            yield f"nothing was compacted, so --pin keeps nothing yet: refold revert {name} undoes earlier edits"
         half = max(1, edited.view.tokens // 2_000)
-        yield f"refold compact {name} --to {half}k --preview    what half of it would lose"
+        yield f"refold compact {name} --to {half}k --preview    shows what half the size would lose"
     elif compaction.draft is not None:
-        yield "there is nothing to keep"
+        yield "there is nothing to accept"
     elif compaction.file:
-        yield f"edits are in {terminal.argument(compaction.file)}; the session is as it was"
-        yield f"refold diff {name}      what the model would see now"
-        yield f"refold revert {name}    takes it back"
+        yield f"edits are in {terminal.argument(compaction.file)}; the session file is unchanged"
+        yield f"refold diff {name}      shows what the model would see now"
+        yield f"refold revert {name}    undoes it"
 
 
 def _costs(compaction: CompactedSession) -> Iterator[str]:
@@ -397,8 +397,8 @@ def _outcome(compaction: CompactedSession) -> str:
     before, after = compaction.edited.view.tokens, compaction.preview.view.tokens
     goal = f"{to:,}" if options.to is not None else f"{to:,}, {WINDOW_SHARE:.0%} of the window"
     if before <= to:
-        return f"{before:,} tokens: fits {goal} as it is"
-    result = f"fits {goal}" if after <= to else f"target of {goal} not met, this is the least"
+        return f"{before:,} tokens: already fits {goal}"
+    result = f"fits {goal}" if after <= to else f"target of {goal} not met, this is the minimum"
     less = f" ({1 - after / before:.0%} less)" if after < before else ""
     return f"{before:,} → {after:,} tokens{less}: {result}"
 
@@ -432,14 +432,14 @@ def _preview(preview: Preview) -> Lines:
     for edit in shown:
         yield Line(_edit_line(preview.view, edit))
     if hidden := len(preview.edits) - len(shown):
-        yield Line(f"… and {hidden:,} more under these", "dim")
+        yield Line(f"… and {hidden:,} more inside these", "dim")
     counts = Counter(edit.by for edit in preview.edits)
     runs = (attempt.edits_applied - counts[attempt.by] for attempt in preview.attempts)
     if dropped := sum(count for count in runs if count > 0):
-        yield Line(f"… {dropped:,} more, in what these hide, are not kept", "dim")
+        yield Line(f"… {dropped:,} more, in messages that these hide, are not kept", "dim")
     for id, text in summaries(preview).items():
         yield Line()
-        yield Line(f"the summary that edit {id[:8]} shows", "bold")
+        yield Line(f"summary of edit {id[:8]}", "bold")
         for line in escape_control_characters(text).split("\n"):
             yield Line(f"    {line}")
     yield from loss_lines(preview.losses)
@@ -475,8 +475,8 @@ def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Lines:
         edits = f"{plural(len(acceptance.edits), 'edit')} accepted by {escape_control_characters(actor)}"
         yield Line(f"{argument_of(acceptance.before)}: {edits}, {step}")
         if acceptance.grown:
-            grown = f"{acceptance.grown:,} messages were said since the preview"
-            yield Line(f"{grown}; they are shown as they were said", "dim")
+            grown = f"{acceptance.grown:,} messages are newer than the preview"
+            yield Line(f"{grown}; they are unchanged", "dim")
         place = terminal.argument(acceptance.before.place or "")
         yield Line(f"edits are in {place}", "dim")
 
@@ -500,13 +500,13 @@ def show_reverts(
             yield Line(f"{edit.id[:8]} {span_text(edit.start, edit.stop)} {beginning}", "dim")
         if len(edits) > MOST:
             yield Line(f"… and {len(edits) - MOST:,} more (--json lists all)", "dim")
-        result = f"{plural(len(edits), 'edit')} taken back, {_step(before, after)}"
-        result = result if edits else "no edits to take back"
+        result = f"{plural(len(edits), 'edit')} reverted, {_step(before, after)}"
+        result = result if edits else "no edits to revert"
         yield Line(f"{argument_of(before)}: {result}")
         if count := len(irreversible_thinking_edits(after.view)):
             yield Line(
-                f"{plural(count, 'edit')} must stay: they leave out signed thinking that may have "
-                "come behind a compaction, and the provider would then refuse it (rule AN-7)",
+                f"{plural(count, 'edit')} must stay: they drop signed thinking from after a "
+                "compaction, which the provider might now refuse (rule AN-7)",
                 "yellow",
             )
 
