@@ -81,7 +81,7 @@ function editList(page) {
     items.length ? null : create("p", { class: "quiet" }, file ? "No edits." : "No edits. The session is sent unchanged."));
 }
 
-const counted = (file) => (file ? "Counted by Refold" : "Estimated count of the provider");
+const counted = (file) => (file ? "Counted by Refold" : "Estimate of the provider's count");
 const sum = (numbers) => numbers.reduce((all, value) => all + value, 0);
 const line = (what, tokens) => create("div", { class: "line" }, what, create("b", { class: "teal" }, signed(tokens)));
 
