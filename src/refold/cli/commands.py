@@ -205,7 +205,7 @@ def _picture(rows: Sequence[sessions.SessionEntry], at: int, width: int, height:
     return Group(
         terminal.Line.assemble("  ", heading),
         *shown,
-        terminal.Line(terminal.escape_control_characters(HELP), "dim"),
+        terminal.Line(terminal.printable(HELP), "dim"),
     )
 
 

@@ -15,7 +15,7 @@ from refold.budget.budget import Budget
 from refold.cli import terminal
 from refold.cli.options import JSON
 from refold.cli.places import option
-from refold.cli.terminal import Line, escape_control_characters, shorten, style_lines, tokens
+from refold.cli.terminal import Line, printable, shorten, style_lines, tokens
 from refold.cli.write_commands import strategy_table
 from refold.codecs.repair import check
 from refold.compactor.compactor import Compactor
@@ -186,7 +186,9 @@ def prove(
         Proof("the provider would accept every request", valid, f"{len(requests)} requests"),
         Proof("every request stayed under the trigger", largest < TRIGGER, f"largest {largest:,}"),
         Proof("after a restart, it sends the same request", restarted.payload == view.payload),
-        Proof("the user's latest request is sent word for word", latest in sent, shorten(latest, 36)),
+        Proof(
+            "the user's latest request is sent word for word", latest in sent, shorten(latest, 36)
+        ),
         Proof("the user's instructions are still sent", not lost, lost or f"{len(rules)} rules"),
     ]
 
@@ -222,9 +224,7 @@ def show(result: Replay) -> Iterator[RenderableType]:
     yield _rule("Nothing was lost")
     for proof in result.proofs:
         mark = ("✓ ", "bold green") if proof.holds else ("✗ ", "bold red")
-        yield Line.assemble(
-            mark, proof.claim, ("  " + escape_control_characters(proof.detail), "dim")
-        )
+        yield Line.assemble(mark, proof.claim, ("  " + printable(proof.detail), "dim"))
     yield Line()
     yield _rule("Try next")
     yield Line(NEXT)

@@ -19,7 +19,7 @@ from refold import gateway
 from refold.cli import terminal
 from refold.cli.options import GATEWAY_STORE, JSON, parse_since
 from refold.cli.places import LOCATION_TYPE, STORE, data_directory, find_store, flag, option
-from refold.cli.terminal import Line, Lines, Row, escape_control_characters, plural, table, tokens
+from refold.cli.terminal import Line, Lines, Row, plural, printable, table, tokens
 from refold.gateway.ledger.entry import (
     DOLLAR,
     Grouping,
@@ -193,7 +193,7 @@ def banner(config: "Config") -> Lines:
     if not config.record:
         rows.append(("transcripts", "not kept; with --record 7d the page shows conversations"))
     for name, text in dict.fromkeys(rows):
-        yield Line.assemble((f"  {name:<16}", "dim"), escape_control_characters(text))
+        yield Line.assemble((f"  {name:<16}", "dim"), printable(text))
     yield Line()
 
 
@@ -336,7 +336,7 @@ def _shadow_row(line: ReportLine) -> Row:
         tokens(sums.input),
         _dollars(sums.would_cost) if money else "?",
         _dollars(sums.cost) if money else "?",
-        escape_control_characters(line.name),
+        printable(line.name),
     )
 
 
@@ -354,7 +354,7 @@ def _row(line: ReportLine) -> Row:
         *(_dollars(figure) if priced else "?" for figure in money),
         f"{sums.refetches:,}",
         _savings(line) if priced else _tokens_saved(sums),
-        escape_control_characters(line.name),
+        printable(line.name),
     )
 
 

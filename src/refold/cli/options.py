@@ -359,9 +359,7 @@ def _with_status(model: models.Model, name: str) -> Asker:
         console = terminal.err()
         if not console.is_terminal:
             return model(question)
-        with console.status(
-            f"asking {terminal.escape_control_characters(name)} for a {question.purpose}"
-        ):
+        with console.status(f"asking {terminal.printable(name)} for a {question.purpose}"):
             return model(question)
 
     return ask

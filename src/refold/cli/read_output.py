@@ -17,8 +17,8 @@ from refold.cli.terminal import (
     Row,
     bar,
     dollars,
-    escape_control_characters,
     plural,
+    printable,
     short_path,
     shorten,
     style_lines,
@@ -143,7 +143,7 @@ def show_hits(rows: Sequence[tuple[EditedSession, Sequence[Hit]]], limit: int, q
         for hit in hits[:limit]:
             by = f"{'client compaction' if hit.edit in clients else 'edit'} {hit.edit}"
             yield Line(f"#{hit.position} {hit.role} · hidden by {by}", "bold cyan")
-            snippet = Line(f"    {escape_control_characters(hit.snippet)}")
+            snippet = Line(f"    {printable(hit.snippet)}")
             if pattern is not None:
                 snippet.highlight_regex(pattern, "bold yellow")
             yield snippet
@@ -169,7 +169,7 @@ def show_violations(rows: Iterable[Check]) -> Lines:
         for violation in violations:
             yield Line(f"{name}: {_violation(violation)}", "red")
         for repair in repaired.repairs if repaired else ():
-            yield Line(f"repaired #{repair.at} {repair.rule} {escape_control_characters(repair.text)}", "green")
+            yield Line(f"repaired #{repair.at} {repair.rule} {printable(repair.text)}", "green")
         for violation in repaired.remaining if repaired else ():
             why = f" ({violation.unmended})" if violation.unmended else ""
             yield Line(f"not repaired {_violation(violation)}{why}", "yellow")
@@ -178,7 +178,7 @@ def show_violations(rows: Iterable[Check]) -> Lines:
 
 
 def _violation(violation: Violation) -> str:
-    return f"#{violation.at} {violation.rule} {escape_control_characters(violation.text)}"
+    return f"#{violation.at} {violation.rule} {printable(violation.text)}"
 
 
 # --- refold history -------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def _attempt_key(row: LedgerRow) -> tuple[object, ...]:
 def _attempt(rows: Sequence[LedgerRow]) -> Lines:
     row = rows[0]
     when = datetime.fromtimestamp(row.when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    actor = row.actor and f"by {escape_control_characters(row.actor)}"
+    actor = row.actor and f"by {printable(row.actor)}"
     heading = filter(None, (when, row.action, row.outcome, _sizes(rows), actor))
     yield Line()
     yield Line("  ".join(heading), STYLES.get(row.outcome, ""))
@@ -252,17 +252,17 @@ def _details(rows: Sequence[LedgerRow]) -> Iterator[str]:
     calls, cost = sum(row.calls for row in rows), sum(row.cost for row in rows)
     ids = [row.edit[:8] for row in rows if row.edit]
     model = (
-        row.model and f"model {escape_control_characters(row.model)}",
-        row.prompt and f"prompt {escape_control_characters(row.prompt)}",
+        row.model and f"model {printable(row.model)}",
+        row.prompt and f"prompt {printable(row.prompt)}",
         plural(calls, "call") if calls else "",
         dollars(cost) if cost else "",
     )
     grade = f", {row.grade}" if row.grade else ""
     details = (
-        f"{describe_strategy(row.by)}: {escape_control_characters(row.by)}" if row.by else "",
-        escape_control_characters(row.reason),
+        f"{describe_strategy(row.by)}: {printable(row.by)}" if row.by else "",
+        printable(row.reason),
         ", ".join(filter(None, model)),
-        row.trigger and f"trigger: {escape_control_characters(row.trigger)}",
+        row.trigger and f"trigger: {printable(row.trigger)}",
         f"{plural(len(ids), 'edit')}{grade}: {' '.join(ids)}" if ids else "",
     )
     return filter(None, details)
@@ -367,7 +367,7 @@ def _about(session: Session, view: View) -> str:
         until = ended.astimezone().strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M")
         when += f" to {until}"
     folder = short_path(session.cwd) if session.cwd else ""
-    model = escape_control_characters(view.profile.model) or "no model in the file"
+    model = printable(view.profile.model) or "no model in the file"
     return " · ".join(filter(None, (model, folder, when)))
 
 
@@ -404,7 +404,7 @@ def _bill_lines(edited: EditedSession) -> Lines:
     words = ", ".join(f"{tokens(count)} {kind}" for count, kind in pieces if count)
     yield Line(f"billed: {plural(bill.calls, 'call')}, {words}")
     if bill.dollars is None:
-        yield Line(f"        no price is known for {escape_control_characters(model) or 'an unnamed model'}", "dim")
+        yield Line(f"        no price is known for {printable(model) or 'an unnamed model'}", "dim")
         return
     source = "at list prices" if edited.tenant is None else "recorded by the gateway"
     source = "recorded by the client" if bill.is_recorded else source
@@ -417,7 +417,7 @@ def _bill_lines(edited: EditedSession) -> Lines:
 def _share_row(row: Record, whole: int, room: int) -> Row:
     share = row["tokens"] / whole if whole else 0
     return (
-        escape_control_characters(row["name"]),
+        printable(row["name"]),
         f"{row['tokens']:,}",
         f"{share:.1%}",
         bar(share, 1, room),
@@ -430,7 +430,7 @@ def _stats_row(edited: EditedSession) -> Row:
     return (
         edited.session.client,
         *_sums([edited.view]),
-        escape_control_characters(edited.name) + suffix,
+        printable(edited.name) + suffix,
     )
 
 

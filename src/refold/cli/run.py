@@ -369,7 +369,9 @@ def _run(agent: Agent, arguments: Sequence[str], options: Options, folder: Path)
         if own:
             own.start(options.order(routes.urls))
         shadow = ", in shadow" if options.shadow else ""
-        _print_error(f"{agent.name} runs through a gateway{shadow}; web page: {routes.gateway}/refold/")
+        _print_error(
+            f"{agent.name} runs through a gateway{shadow}; web page: {routes.gateway}/refold/"
+        )
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         try:
             return _run_client(words, overlay)

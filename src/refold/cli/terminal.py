@@ -56,14 +56,14 @@ _ESCAPED = {code: f"\\u{code:04x}" for code in _CONTROL if code > 126}
 # --- text ------------------------------------------------------------------------------------
 
 
-def escape_control_characters(text: str) -> str:
+def printable(text: str) -> str:
     """Return *text* with its control characters made visible: tools may print any."""
     return text.replace("\r\n", "\n").translate(_CONTROL)
 
 
 def shorten(text: str, width: int) -> str:
     """Return the beginning of *text* on one line, at most *width* cells wide."""
-    line = " ".join(escape_control_characters(text[: 4 * width]).split())
+    line = " ".join(printable(text[: 4 * width]).split())
     if cell_len(line) <= width:
         return line
     return set_cell_size(line, max(0, width - 1)).rstrip() + "…"
@@ -74,12 +74,12 @@ def argument(path: str | Path) -> str:
     typed = short_path(path, 10_000)
     if typed.startswith("~") and re.fullmatch(r"[\w@%+=:,./-]*", typed[1:]):
         return typed
-    return shlex.quote(escape_control_characters(str(path)))  # a shell expands no ~ inside quotes
+    return shlex.quote(printable(str(path)))  # a shell expands no ~ inside quotes
 
 
 def short_path(path: str | Path, width: int = 60) -> str:
     """Return a path with `~` for home, cut at its beginning to at most *width* cells."""
-    text, home = escape_control_characters(str(path)), str(Path.home()).rstrip("/\\")
+    text, home = printable(str(path)), str(Path.home()).rstrip("/\\")
     if text == home or text.startswith((f"{home}/", f"{home}\\")):
         text = "~" + text[len(home) :]
     while cell_len(text) > width:
@@ -89,7 +89,7 @@ def short_path(path: str | Path, width: int = 60) -> str:
 
 def style_lines(lines: Iterable[ViewLine]) -> Lines:
     """Return the lines of a view with their styles."""
-    return (Line(escape_control_characters(line.text), STYLES.get(line.kind, "")) for line in lines)
+    return (Line(printable(line.text), STYLES.get(line.kind, "")) for line in lines)
 
 
 def tokens(count: float) -> str:

@@ -45,8 +45,8 @@ from refold.cli.terminal import (
     Row,
     bar,
     dollars,
-    escape_control_characters,
     plural,
+    printable,
     shorten,
     table,
     tokens,
@@ -416,10 +416,10 @@ def strategy_table(savings: Sequence[Saving], *, verbose: bool = False) -> Lines
 def _saving_row(saving: Saving, *, verbose: bool) -> Row:
     outcome = "" if saving.outcome == "applied" else saving.outcome
     if saving.outcome == "no_headroom":
-        return "", "", escape_control_characters(f"all together: {saving.reason}")
+        return "", "", printable(f"all together: {saving.reason}")
     words = describe_strategy(saving.by) + f" [{saving.by}]" * verbose
     text = ": ".join(filter(None, (words, outcome, saving.reason)))
-    return f"{saving.edits:,}", f"{saving.saved:,}", escape_control_characters(text)
+    return f"{saving.edits:,}", f"{saving.saved:,}", printable(text)
 
 
 # --- output of previews ---------------------------------------------------------------------------
@@ -440,7 +440,7 @@ def _preview(preview: Preview) -> Lines:
     for id, text in summaries(preview).items():
         yield Line()
         yield Line(f"summary of edit {id[:8]}", "bold")
-        for line in escape_control_characters(text).split("\n"):
+        for line in printable(text).split("\n"):
             yield Line(f"    {line}")
     yield from loss_lines(preview.losses)
 
@@ -472,7 +472,7 @@ def show_acceptances(acceptances: Iterable[Acceptance], actor: str) -> Lines:
     """Show the accepted edits, and who accepted them."""
     for acceptance in acceptances:
         step = _step(acceptance.before, acceptance.after)
-        edits = f"{plural(len(acceptance.edits), 'edit')} accepted by {escape_control_characters(actor)}"
+        edits = f"{plural(len(acceptance.edits), 'edit')} accepted by {printable(actor)}"
         yield Line(f"{argument_of(acceptance.before)}: {edits}, {step}")
         if acceptance.grown:
             grown = f"{acceptance.grown:,} messages are newer than the preview"
@@ -494,9 +494,7 @@ def show_reverts(
     """Show the reverted edits."""
     for before, edits, after in rows:
         for edit in edits[:MOST]:
-            beginning = escape_control_characters(
-                first_words(before.view.transcript.messages[edit.start], 60)
-            )
+            beginning = printable(first_words(before.view.transcript.messages[edit.start], 60))
             yield Line(f"{edit.id[:8]} {span_text(edit.start, edit.stop)} {beginning}", "dim")
         if len(edits) > MOST:
             yield Line(f"… and {len(edits) - MOST:,} more (--json lists all)", "dim")
