@@ -175,9 +175,7 @@ def test_the_default_budget_warns_once_of_an_unnamed_or_unknown_model(caplog):
     assert unknown.endswith("nor prices: give a budget, else nothing of it is compacted")
 
 
-def test_a_model_with_known_prices_only_is_compacted_when_that_pays(
-    caplog,
-):
+def test_a_model_with_known_prices_only_is_compacted_when_that_pays(caplog):
     """It said that nothing would be compacted, and compacted."""
     history = demo_session()
     view = Compactor(model="gpt-5.1-house")(history)

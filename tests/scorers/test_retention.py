@@ -150,9 +150,7 @@ def test_invalid_settings_are_refused() -> None:
         ClearToolResults(scorer=Weighted(((1.0, Recency()), (0.5, Errors(resolved=0.2))))),
     ],
 )
-def test_a_strategy_with_a_scorer_can_be_parsed_from_its_repr(
-    strategy: ClearToolResults,
-) -> None:
+def test_a_strategy_with_a_scorer_can_be_parsed_from_its_repr(strategy: ClearToolResults) -> None:
     assert named(repr(strategy)) == strategy
 
 

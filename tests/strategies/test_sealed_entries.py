@@ -156,9 +156,7 @@ def test_oa_4_an_answer_that_is_kept_without_its_reasoning_loses_its_item_id():
 
 
 @pytest.mark.parametrize("strategies", [None, [Summarize(keep=4)], [SummarizeTo(600)]])
-def test_oa_4_the_last_of_two_equal_tool_searches_is_kept_with_its_own_ids(
-    strategies,
-) -> None:
+def test_oa_4_the_last_of_two_equal_tool_searches_is_kept_with_its_own_ids(strategies) -> None:
     """The items had the ids of the first, and the reasoning of the second: the API refused them."""
     items = responses()["input"][2:]
     turns = [

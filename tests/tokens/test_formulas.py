@@ -7,12 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refold.messages import user
-from refold.presets.measures import (
-    chinese_and_ascii,
-    quarter,
-    rather_over,
-    two_ratios,
-)
+from refold.presets.measures import chinese_and_ascii, quarter, rather_over, two_ratios
 from refold.tokens.count import counter
 
 ALL = (quarter, two_ratios, rather_over, chinese_and_ascii)

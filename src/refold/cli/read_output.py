@@ -416,22 +416,13 @@ def _bill_lines(edited: EditedSession) -> Lines:
 
 def _share_row(row: Record, whole: int, room: int) -> Row:
     share = row["tokens"] / whole if whole else 0
-    return (
-        printable(row["name"]),
-        f"{row['tokens']:,}",
-        f"{share:.1%}",
-        bar(share, 1, room),
-    )
+    return (printable(row["name"]), f"{row['tokens']:,}", f"{share:.1%}", bar(share, 1, room))
 
 
 def _stats_row(edited: EditedSession) -> Row:
     id = edited.session.id[:12]
     suffix = f" {id}" if id not in edited.name else ""
-    return (
-        edited.session.client,
-        *_sums([edited.view]),
-        printable(edited.name) + suffix,
-    )
+    return (edited.session.client, *_sums([edited.view]), printable(edited.name) + suffix)
 
 
 def _sums(views: Sequence[View]) -> Row:

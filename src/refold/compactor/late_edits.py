@@ -33,8 +33,8 @@ def would_hide_unanswered(
     read or the request that it is working on.
 
     What the edit shows word for word is not hidden. Once false, this stays false as the history
-    grows, unless the model continues after it had ended its turn (`continues_assistant_message`). *find_request* is a
-    cached `find_open_request` for several edits.
+    grows, unless the model continues after it had ended its turn (`continues_assistant_message`).
+    *find_request* is a cached `find_open_request` for several edits.
     """
     end = len(messages) if end is None else end
     unread = range(max(edit.start, first_unseen(messages, end)), min(edit.stop, end))
@@ -63,8 +63,8 @@ def continues_assistant_message(view: View, since: int) -> bool:
 
 
 def make_premature_test(view: View) -> Callable[[Edit], bool]:
-    """Return a predicate of edits: `would_hide_unanswered` at the end of *view*. The speakers are determined
-    once for all edits."""
+    """Return a predicate of edits: `would_hide_unanswered` at the end of *view*. The speakers are
+    determined once for all edits."""
     messages = view.transcript.messages
     find_request = cache(lambda: find_open_request(messages, view_segments(view)))
     return lambda edit: would_hide_unanswered(edit, messages, find_request=find_request)

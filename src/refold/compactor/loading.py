@@ -1,5 +1,4 @@
-"""The state of a history at the beginning of a turn, with the edits in the store, and what is due
-for it."""
+"""The state of a history at the start of a turn, with stored edits, and what is due for it."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -100,8 +99,7 @@ def load(
 
 
 def _decode_rest(state: ConversationState, payload: Payload) -> tuple[AppendLog[Any], View]:
-    """Return copies of the entries of *payload*, which continues *state*, and the view of all its
-    messages with the known edits."""
+    """Return copies of the entries of *payload*, which continues *state*, and the view of them."""
     since = len(state.entries)
     messages = payload.decode(since, state.stored.transcript.messages)
     raw = fingerprints(payload.raw_entries, payload.head + since)
@@ -124,8 +122,7 @@ def _show(
 
 
 def calibrate(settings: Settings, state: ConversationState) -> ConversationState:
-    """Return *state* with tokens calibrated by its last current report, else by its model's
-    ratio."""
+    """Return *state* calibrated by its last current report, else by its model's ratio."""
     profile, calibrate = state.view.profile, settings.reports.calibrate(state.view)
     if calibrate == profile.calibrate:
         return state

@@ -370,8 +370,8 @@ def _are_texts(value: Any) -> bool:
 
 
 def _value(node: ast.expr) -> Any:
-    """Return the value of a setting: a literal, an object of `_NESTED_OBJECTS` with its settings, or a tuple
-    or list of these."""
+    """Return the value of a setting: a literal, an object of `_NESTED_OBJECTS` with its settings,
+    or a tuple or list of these."""
     match node:
         case ast.Attribute(value=ast.Name(id="FactType"), attr=name) if (
             name in FactType.__members__

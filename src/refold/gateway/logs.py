@@ -196,8 +196,8 @@ def _is_duplicate_of_access_log(record: logging.LogRecord) -> bool:
 
 class LogWriter(logging.Handler):
     """Writes to standard error in its own thread, so that a pipe that nobody reads blocks nothing
-    else. If `MAX_WAITING_LINES` lines wait, new ones are dropped until half of them are written; then the log
-    says how many. Each forked process has a thread of its own."""
+    else. If `MAX_WAITING_LINES` lines wait, new ones are dropped until half of them are written;
+    then the log says how many. Each forked process has a thread of its own."""
 
     _process = _missing = 0
 

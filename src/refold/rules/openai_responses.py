@@ -51,7 +51,7 @@ def _positions(request: Request, kind: str) -> list[int]:
 def find_broken_pairs(request: Request) -> Iterator[Fault]:
     """Report calls without an output, and outputs without a call before them (OA-2).
 
-    Calls that the server holds, or that an item only refers to, are assumed to exist.
+    Calls that the server holds, or an item refers to, are assumed to exist.
     """
     yield from find_call_faults(request.full_pairing)
     yield from find_result_faults(request.full_pairing, is_continued=_is_elsewhere(request))
@@ -153,10 +153,8 @@ def join_reasoning(request: Request) -> Iterator[tuple[int, int]]:
 
 
 def find_open_reasoning(request: Request) -> Iterator[Fault]:
-    """Report reasoning without its encrypted content if `store` is false (OA-5).
-
-    The request must ask for it in `include`.
-    """
+    """Report reasoning without encrypted content if `store` is false (OA-5): add it to
+    `include`."""
     text = (
         "reasoning without encrypted_content in a request that is not stored; ask for it in include"
     )
@@ -221,10 +219,7 @@ def _management_errors(entries: Any) -> Iterator[str]:
 
 
 def find_wrong_truncation(request: Request) -> Iterator[Fault]:
-    """Report a `truncation` other than `auto` and `disabled` (OA-10).
-
-    It decides whether the API cuts or refuses a history that is too long.
-    """
+    """Report a `truncation` other than `auto` and `disabled` (OA-10)."""
     value = request.body.get("truncation")
     if value is not None and value not in TRUNCATIONS:
         yield Fault(0, f"truncation is {' or '.join(TRUNCATIONS)}", "truncation")

@@ -240,8 +240,8 @@ def settle_system(
 ) -> RepairedEntries:
     """Move the *misplaced* system messages behind the next message that may precede them.
 
-    That is one accepted by *may_precede_system* that the assistant answers or that is last. If none follows,
-    the last one before them is used.
+    That is one accepted by *may_precede_system* that the assistant answers or that is last. If none
+    follows, the last one before them is used.
     """
     moved, messages = set(misplaced), broken.messages
     speakers = [n for n, message in enumerate(messages) if message.role != "system"]

@@ -40,8 +40,8 @@ class Rule:
     join: Callable[[Request], Iterable[tuple[int, int]]] | None = None
     """Pairs (i, j), i < j: messages i to j stay together, no cut falls between them."""
     mends: tuple["RepairFunction", ...] = ()
-    """Repairs of the faults that `find_faults` finds, tried in turn until one changes something. None
-    invents content."""
+    """Repairs of the faults that `find_faults` finds, tried in turn until one changes something.
+    None invents content."""
     limit: str = ""
     """What would have to be invented or lost to repair what `mends` leave, in one sentence."""
 
@@ -91,8 +91,7 @@ class Rules:
         )
 
     def check_continuity(self, before: Request, after: Request) -> tuple[Violation, ...]:
-        """Return the violations of *after*, given the previous request *before*, ordered by
-        position."""
+        """Return the violations of *after*, which follows *before*, ordered by position."""
         return sort_violations(
             Violation(rule.id, *fault)
             for rule in self.continuity
@@ -113,8 +112,7 @@ def sort_violations(violations: Iterable[Violation]) -> tuple[Violation, ...]:
 
 
 def compute_cuts(length: int, joined: Iterable[tuple[int, int]]) -> frozenset[int]:
-    """Return the cuts from 0 to *length* that split no pair (i, j), that is, are not in i+1 to
-    j."""
+    """Return the cuts from 0 to *length* that split no pair (i, j): not in i+1 to j."""
     depth = [0] * (length + 2)
     for start, stop in joined:
         depth[start + 1] += 1

@@ -92,8 +92,7 @@ _TRUSTED = frozenset(("person", "summary", "instruction"))
 _FIRST_TAG = re.compile(
     rf"^[ \t]{{0,40}}<([A-Za-z_][\w.:-]{{0,{NAME}}})(?:\s[^<>\n]{{0,500}})?>", re.MULTILINE
 )
-"""Opening tag at the beginning of a line. It matches any name, since a pattern of all known ones is
-slow to compile."""
+"""Opening tag at the beginning of a line, of any name: all known ones compile slowly."""
 _CLOSING_TAG_AT_END = re.compile(rf"</([A-Za-z_][\w.:-]{{0,{NAME}}})>\s{{0,40}}\Z")
 _NUMBER = re.compile(r"(?<![\w/.\\-])\d[\d.,:-]{0,40}(?![\w/\\])")
 
@@ -542,8 +541,7 @@ def _without_elements(text: str) -> str:
 
 
 def _unwrap_lines(text: str) -> str:
-    """Join a line to the previous one if that is long and ends in mid-sentence, since a rule does
-    not end where an editor wrapped it."""
+    """Join a line to a long previous one that ends in mid-sentence: an editor wrapped it."""
     pieces, is_open = list[str](), False
     for line in text.splitlines():
         begins = line.lstrip()[:1]

@@ -198,14 +198,16 @@ def total(data: bytes) -> int:
 
 
 def pairs_of(raw: bytes) -> bytes:
-    """Return for each byte its class of `PAIR_CLASSES` (upper four bits) and that of the next byte."""
+    """Return for each byte its class of `PAIR_CLASSES` (upper four bits) and that of the next
+    byte."""
     classes = raw.translate(PAIR_CLASSES)
     text = int.from_bytes(classes, "little")
     return (text << 4 | text >> 8).to_bytes(len(classes), "little")
 
 
 def fours_of(raw: bytes) -> bytes:
-    """Return for each byte its class of `QUAD_CLASSES` and those of the next three bytes, two bits each."""
+    """Return for each byte its class of `QUAD_CLASSES` and those of the next three bytes, two bits
+    each."""
     classes = raw.translate(QUAD_CLASSES)
     text = int.from_bytes(classes, "little")
     text = text << 2 | text >> 8

@@ -159,9 +159,7 @@ def test_the_cost_of_calls_in_shadow_mode_stays_in_the_session_total(tmp_path) -
             assert paid == pytest.approx(row["spent"]), "what its chart and table say"
 
 
-def test_f16_a_session_keeps_all_its_figures_after_a_restart(
-    tmp_path: Path,
-) -> None:
+def test_f16_a_session_keeps_all_its_figures_after_a_restart(tmp_path: Path) -> None:
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         fleet = Fleet(tmp_path, upstream, stack)
         fleet.at(0).say(chat_request(40))

@@ -76,9 +76,7 @@ def summaries(store: MemoryStore) -> list[Edit]:
 
 
 @pytest.mark.parametrize("signed", [False, True])
-def test_c11_edits_made_in_memory_during_an_outage_are_saved_afterwards(
-    signed: bool,
-):
+def test_c11_edits_made_in_memory_during_an_outage_are_saved_afterwards(signed: bool):
     """A third to a half of the requests were over the window, for as long as 18 s after the database was back."""
     store = Clocked()
     with Driver(store) as driver:

@@ -1186,9 +1186,7 @@ def test_very_many_empty_messages_are_read():
 
 
 @pytest.mark.parametrize("is_wrapped", [False, True], ids=["plain", "wrapped in JSON"])
-def test_the_models_notes_are_quoted_before_lines_of_the_newest_log(
-    is_wrapped: bool,
-) -> None:
+def test_the_models_notes_are_quoted_before_lines_of_the_newest_log(is_wrapped: bool) -> None:
     """An agent that reads one log after another and notes each code once read 103 logs again."""
     words = ("cache", "lock", "queue", "shard", "index", "retry")
     talk = [user("Read the logs one after another and collect the code of each.")]

@@ -103,8 +103,7 @@ class Pipeline:
         return await self._prepare(incoming, resources)
 
     async def commit(self, outgoing: Outgoing) -> None:
-        """Save what was decided tentatively, now that the caller's key was accepted. Never
-        raises."""
+        """Save tentative decisions, now that the caller's key was accepted. Never raises."""
         ticket = outgoing.ticket
         store = (
             ticket.conversation.compactor.settings.store
@@ -118,9 +117,8 @@ class Pipeline:
                 report_failure(self.counters, "", failure_reason(error), error)
 
     async def prepare_count(self, incoming: Incoming) -> Outgoing:
-        """Return the token count request to send for a client's own: that of the conversation as it
-        is shown. Counting the unedited one would be refused over its thinking (AN-12), or not match
-        the real request. Never raises."""
+        """Return the token count request to send, of the conversation as it is shown. A count of
+        the unedited one might be refused over its thinking (AN-12) or be too high. Never raises."""
         if self.settings.shadow or parse_light_body(incoming, self.settings) is not None:
             return Outgoing(incoming.body)
         work = partial(decide_count, self.resources, incoming)

@@ -52,8 +52,7 @@ and those that return a skill's text."""
 MAX_OUTPUT = 100_000
 """Maximum characters read of git's output for a commit."""
 RAN = "ran"
-"""Outcome of a command whose exit code belongs to a later one. If that failed, its outcome
-follows."""
+"""Outcome of a command whose exit code is a later one's. A failure of that follows it."""
 
 
 # --- the outcome of one call ----------------------------------------------------------------------
@@ -127,8 +126,7 @@ def is_agent(tool: str) -> bool:
 
 
 def read_words(text: str) -> str:
-    """Return the output of a call without the client's lines about the exit code and without the
-    call's own arguments."""
+    """Return the output of a call without the exit code and the call's own arguments."""
     if _CALL_REPEATED.match(text) and (answer := _ANSWER.search(text.rpartition(_ANSWERED)[2])):
         return answer[1]
     text = text.partition(_ARGUMENTS)[0]
@@ -282,8 +280,7 @@ def has_commit(command: str) -> bool:
 
 
 def has_committed_nothing(step: Step) -> bool:
-    """Return whether git had nothing to commit. A pipeline hides its exit code, and `git status`
-    prints the same after a commit."""
+    """Return whether git had nothing to commit. Pipelines hide its exit code."""
     has_none = _NO_COMMIT.search(step.text) and not COMMITTED.search(step.text)
     return bool(has_none) and "status" not in step.command
 
@@ -370,8 +367,7 @@ class Action(NamedTuple):
     outcome: str
     times: int = 1
     rank: int = 2
-    """1 for mere preparation, a script of a few lines or a failed look; 0 for a failure with a
-    workaround; else 2."""
+    """1 for preparation, short scripts, failed looks; 0 for failures with a workaround; else 2."""
 
     program: str = ""
     """Program or tool of a failed call."""
@@ -426,8 +422,7 @@ class Actions:
             self._note_deed(step, outcome, deeds)
 
     def drop_mended(self, step: Step) -> None:
-        """Forget the failure of a call that works now. Mark recent failures that it works
-        around."""
+        """Forget the failure of a call that works now. Mark failures that it works around."""
         if not self.failed or read_outcome(step, "", shell.CommandSpan()) != "ok":
             return
         deeds, acts = shell.find_actions(step.effect.command), self.failed.values()

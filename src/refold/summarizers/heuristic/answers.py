@@ -243,8 +243,7 @@ def _quote_question(text: str, size: int = LONGEST_QUESTION) -> str:
 
 
 def is_demand(rule: str) -> bool:
-    """Return whether a rule demands something: a clause opens with its binding words, if it has
-    any. A story has `always` elsewhere."""
+    """Return whether a clause of a rule opens with its binding words, if it has any."""
     place, words = split_marker(rule)
     if place and count_columns(words, REPLY) < REPLY:
         return False  # small talk in a group

@@ -93,8 +93,7 @@ class Line(NamedTuple):
     number: int = 0
     """Line number in the file if the tool gave one, else 0; number of the clause in a message."""
     lead: str = ""
-    """In prose the lines above that change its meaning: `Do NOT: `. For a JSON object its path:
-    `order_id: 17 › items › `."""
+    """In prose lines above that change its meaning (`Do NOT: `), for a JSON object its path."""
     top: str = ""
     """Heading that several lines may share: path and keys of a JSON object, `order_id: 17 › items ›
     sku | n:`, or the heading above a clause in a chat, `Day 2: `."""
@@ -181,8 +180,7 @@ class FileHistory:
     changed_from: int = -1
     """Position of the first change since git restored it."""
     undone: list[int] = field(default_factory=list)
-    """Alternating start and end positions of changes that git undid. Text from in between is
-    gone."""
+    """Start and end positions, in turn, of changes that git undid: text from there is gone."""
 
     def is_gone(self, at: int) -> bool:
         """Return whether the text that the file had at a position is gone."""
@@ -341,8 +339,7 @@ def kind_of(effect: CallEffect, path: str, command: str) -> Kind:
 
 
 def _shows_task(command: str) -> bool:
-    """Return whether a command shows an issue, ticket or plan: `bd show 7` and `gh issue view 7`
-    do, `rm issue.py` does not."""
+    """Return whether a command shows an issue, ticket or plan: `bd show 7`, `gh issue view 7`."""
     words = [word for word in command.split()[:4] if word.isalpha()]
     return any(map(_SHOWS.fullmatch, words[1:])) and bool(_TASK.search(" ".join(words)))
 
@@ -388,8 +385,7 @@ def _iter_clauses(text: str, is_in_clauses: bool) -> Iterator[str]:
 
 
 def iter_lines(text: str, *, is_prose: bool = False, least: int = LEAST_WORDS) -> Iterator[Line]:
-    """Yield the lines of *least* words or more, without the line numbers that tools print; lines of
-    prose with their leads."""
+    """Yield lines of *least* words or more, without line numbers; lines of prose with leads."""
     shown = without_handles(_NOTICES.sub("", spell_cut(text)))
     rows = [_split_number(row) for row in shown.split("\n")]
     leads = find_leads([line for _, line in rows]) if is_prose else {}
@@ -402,8 +398,7 @@ def iter_lines(text: str, *, is_prose: bool = False, least: int = LEAST_WORDS) -
 
 
 def _collapse_similar(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield lines. Of more than `MOST_ALIKE` that differ only in digits, yield the first, with
-    their number, and the last two."""
+    """Yield lines; of more than `MOST_ALIKE` that differ only in digits the first and last two."""
     places = defaultdict[str, list[int]](list)
     shapes = [DIGITS.sub("#", line.words) for line in lines]
     for at, shape in enumerate(shapes):

@@ -52,13 +52,13 @@ MOST_OF_TEMPLATE = 120
 ANSWER_SHARE = 1 / 3
 """Share of the room reserved for people's answers to tools that ask. They matter as much as
 requests, and the choices in them stand nowhere else."""
-MIN_FIRST_REQUEST = 60
+MIN_REQUEST = 60
 """Minimum number of tokens for the first request, which is the task."""
-MIN_LAST_ACTION = 80
+MIN_ACTION = 80
 """Minimum number of tokens for the last call that had an effect."""
-MIN_LAST_FAILURES = 120
+MIN_FAILURES = 120
 """Minimum number of tokens for the last failures."""
-MIN_LAST_CHECKS = 100
+MIN_CHECKS = 100
 """Minimum number of tokens for the last test or build and the last commit."""
 MIN_CUT_TOKENS = 24
 """Number of tokens below which a text is left out instead of being cut."""
@@ -147,17 +147,12 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
     for title, make, share, first in (
         (latest, latest_request, REQUEST_SHARE, 0),
         ("Notes", _notes, 0.5, 0),
-        ("Checks", _checks, 0.1, MIN_LAST_CHECKS),
+        ("Checks", _checks, 0.1, MIN_CHECKS),
         ("Files", _files, 0.5, 0),
-        (
-            "Done",
-            _actions,
-            DONE_BESIDE_FILES if has_changed else DONE_SHARE,
-            has_deed * MIN_LAST_ACTION,
-        ),
+        ("Done", _actions, DONE_BESIDE_FILES if has_changed else DONE_SHARE, has_deed * MIN_ACTION),
         ("Open", _open, 0.6, 0),
         (earlier, earlier_requests, 0.15 + 0.55 * work, 0),
-        ("Failed", _failures, 0.3, MIN_LAST_FAILURES),
+        ("Failed", _failures, 0.3, MIN_FAILURES),
         ("Decisions", _decisions, 0.05 + 0.55 * work, 0),
     ):
         most = max(int(room * share), min(first, room // 3))
@@ -165,7 +160,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
             room += of_answers
             most = max(most, of_answers)
         if title == earlier:
-            most = max(most, least, min(MIN_FIRST_REQUEST, room // 2))
+            most = max(most, least, min(MIN_REQUEST, room // 2))
         lines, rooms[title] = list(make(state, most - 4)), most - 4
         if lines:
             parts[title] = f"## {title}\n" + "\n".join(lines)
@@ -233,7 +228,7 @@ def _cut(item: str, room: int) -> str:
     """Return a list item that fits, with its middle cut out if it must be, or an empty string."""
     if estimate(item) <= room:
         return item
-    if room < MIN_CUT_TOKENS or estimate(item) < MIN_FIRST_REQUEST:  # a cut would leave too little
+    if room < MIN_CUT_TOKENS or estimate(item) < MIN_REQUEST:  # a cut would leave too little
         return ""
     text = _text_of(item[2:])
     size, leads = int(len(text) * room / estimate(text) * 0.9), find_leads(text.split("\n"))
@@ -259,7 +254,7 @@ def _requests(state: State, start: int, stop: int | None, shown: Collection[str]
                 own = f"{head} {mark_cut(rest)} …" if rest else own
             words, questions = request.media + own, state.questions.get(text, ())
             item = list_item(write_request(words, request.times, questions))
-            items.append(_cut(item, MIN_FIRST_REQUEST) if is_over else item)
+            items.append(_cut(item, MIN_REQUEST) if is_over else item)
     return items
 
 
@@ -297,9 +292,9 @@ def _earlier_requests(
     earlier = _requests(state, 0, -1, shown)
     if _fitting(earlier, room) == earlier and not (earlier and state.omitted):
         return iter(earlier)
-    most = max(room // REQUEST_ROOM_DIVISOR, MIN_FIRST_REQUEST)
+    most = max(room // REQUEST_ROOM_DIVISOR, MIN_REQUEST)
     chosen, repeated = dict[int, str](), set[int]()
-    half = max(room // 2, min(room, MIN_FIRST_REQUEST))
+    half = max(room // 2, min(room, MIN_REQUEST))
     is_corrected = len(earlier) > 1 and any(find_corrections(earlier[1][2:]))
     newest = _sort_forgeable_last(earlier)
     for at in (0, *range(1, 1 + is_corrected), *(at for at in newest if at > is_corrected)):
@@ -310,12 +305,12 @@ def _earlier_requests(
         if fits or len(earlier) == 1:
             own = room
         else:
-            own = max(room // 2, MIN_FIRST_REQUEST) if at else half
+            own = max(room // 2, MIN_REQUEST) if at else half
         text = _cut(earlier[at], min(own, room, most if at else room))
         if text:
             room -= estimate(text) + 1
             chosen[at] = text
-        if at and not fits and room < MIN_FIRST_REQUEST:
+        if at and not fits and room < MIN_REQUEST:
             break
     for at in sorted(chosen, reverse=True):  # requests that were cut get the remaining room
         price = estimate(chosen[at])
@@ -345,7 +340,7 @@ def _fill_up(
     long one, which "go on" refers to, then the newest ones whole. Requests of more than *most*
     tokens are not added, because they are often pasted errors."""
     filled, sizes = dict(chosen), [*map(estimate, earlier)]
-    newest = max((at for at, size in enumerate(sizes) if size >= MIN_FIRST_REQUEST), default=0)
+    newest = max((at for at, size in enumerate(sizes) if size >= MIN_REQUEST), default=0)
     for at in dict.fromkeys((0, newest, *_sort_forgeable_last(earlier))):
         text, before = earlier[at], filled.get(at, "")
         if at in (0, newest):

@@ -229,8 +229,7 @@ def _may_make(words: Words) -> bool:
 
 
 def is_work(command: str) -> bool:
-    """Return whether a command does more than look around. Tests, builds and commits do, `ls` and
-    `git show` do not."""
+    """Return whether a command is work: tests, builds and commits are, `ls` and `git show` not."""
     programs = map(find_program, simple_commands(expand_inner_commands(command)))
     return any(not _is_look(name_program(words[0]), words[1:]) for words in programs if words)
 
@@ -242,8 +241,7 @@ class CommandSpan(NamedTuple):
     rest: str = ""
     """The rest of the command after it."""
     rank: int = 0
-    """2 for a command that changes something, 1 for one that only prepares work and for a short
-    script that prints what it read."""
+    """2 for a command that changes something, 1 for preparation and short printing scripts."""
 
     @property
     def is_last(self) -> bool:
@@ -346,8 +344,7 @@ def _only_lists(rest: Words) -> bool:
 
 
 def find_checks(command: str) -> CommandSpan:
-    """Find the part of a command that runs tests, a build, a linter or a type checker. File names
-    do not count: `rm test.json`."""
+    """Find the part of a command that runs tests, a build, a linter or a type checker."""
     return _find_part(command, lambda words: _is_check(find_program(spell_words(words))))
 
 
@@ -535,8 +532,7 @@ def _find_operands(words: Words) -> Words:
 
 
 def _find_windows_paths(words: Words) -> Words:
-    """Return the paths in the arguments of a PowerShell or `cmd` command, judged by the options
-    before them."""
+    """Return the paths in the arguments of a PowerShell or `cmd` command."""
     paths = [
         word
         for flag, word in pairwise(words)

@@ -97,8 +97,7 @@ WORD = re.compile(
     r"|(?<![^\s;&|(])#[^\n]*+|\\\n|((?>(?:\\[ ](?=\S)|(?!\\\n)[^\s\"'<>|;&])+))",
     re.DOTALL,
 )
-"""A word in double or single quotes, an operator or a bare word (a group each), or none of
-these."""
+"""A quoted word, an operator or a bare word (a group each), or none of these."""
 APPLIES = "apply_patch"
 """The command that applies a patch in Codex's format."""
 PATCH_BEGINS = "*** Begin Patch"
@@ -183,8 +182,7 @@ def _find_target(words: Words) -> str:
 
 
 def spell_words(words: Sequence[Token]) -> Words:
-    """Return words as a program gets them, and operators. Adjacent words are joined:
-    `~/a/"$name"`."""
+    """Return words as a program gets them (`~/a/"$name"` is one), and operators."""
     texts, stop = list[str](), -1
     for word in words:
         text = word[1] or word[2] or word[3] or _BARE_ESCAPED.sub(r"\1", word[4] or "")
@@ -212,8 +210,7 @@ def without_heredocs(command: str) -> str:
 def iter_written(
     command: str, place: WorkingDir = UNKNOWN_SESSION_DIR
 ) -> Iterator[tuple[str, str]]:
-    """Yield (path, text) of each file that a command at *place* writes whole and literally
-    (`cat > a.py <<'EOF'`)."""
+    """Yield (path, text) of each file that a command writes whole (`cat > a.py <<'EOF'`)."""
     places = [place]
     for line, body in split_heredocs(command) if "<<" in command else ():
         commands = [*place_commands(line, places)]

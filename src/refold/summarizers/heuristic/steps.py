@@ -214,8 +214,7 @@ class _Effects(NamedTuple):
     """The changes by one message."""
 
     calls: tuple[tuple[str, CallEffect], ...] = ()
-    """Changed files and plans of its calls, each with the call's id, which is empty for a plan in
-    text."""
+    """Changed files and plans of its calls, with the call's id (empty for a plan in text)."""
     failed: tuple[str, ...] = ()
     """Ids of calls with an error result in the message."""
 
@@ -278,8 +277,7 @@ class _Open:
 
 
 def read_steps(messages: Sequence[Message]) -> list[Step]:
-    """Return the steps of *messages* in order, with one name for each file. Takes n log n time and
-    never raises."""
+    """Return the steps of *messages* in order, with one name for each file, in n log n time."""
     spoken = segment_messages(messages)
     steps = list(_iter_steps(messages, spoken, find_folder(spoken)))
     files = (file for step in steps for file in step.effect.files)
@@ -323,8 +321,7 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
 
 
 def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the absolute path by each relative path that stands for it. Temporary files count only
-    if there are no others."""
+    """Return the absolute path of each relative one. Temporary files count last."""
     states = defaultdict[str, set[str]](set)
     for path, state in files:
         states[path.rstrip("/")].add(state)
