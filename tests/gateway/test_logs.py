@@ -111,7 +111,7 @@ def test_log_lines_beyond_the_queue_limit_are_dropped_and_the_gap_is_logged():
         "from refold.gateway.logs import *\n"
         "from refold.gateway.logs import WRITER\n"
         "configure_logging()\n"
-        "for n in range(LINES + 2_000): log('line', n=n)\n"
+        "for n in range(MAX_WAITING_LINES + 2_000): log('line', n=n)\n"
         "print(int(WRITER.counters.get('log_lines_dropped')), flush=True)\n"
         "input()\n"
         "WRITER.flush()\n"

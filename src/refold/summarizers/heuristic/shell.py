@@ -191,11 +191,8 @@ def find_failed_files(command: str, place: WorkingDir, text: str) -> Iterator[st
     complaints = [row for row in rows if _COMPLAINS.search(row)][:MOST_COMPLAINTS]
     if not (complaints or "||" in command):
         return
-    inner, printed, before = (
-        expand_inner_commands(command),
-        {row.strip() for row in rows},
-        list[str](),
-    )
+    inner, before = expand_inner_commands(command), list[str]()
+    printed = {row.strip() for row in rows}
     marks = [words[-1].end() if words else 0 for words in cut_commands(inner)]
     for (words, here), stop in zip(place_commands(inner, [place]), marks, strict=False):
         program = program_words(words)
@@ -260,9 +257,8 @@ class CommandSpan(NamedTuple):
 
 
 def find_actions(command: str) -> CommandSpan:
-    """Find the part of a command that changes something which no file state, check or commit
-    reports, judged by the names of programs, subcommands and options. Commands that only prepare
-    work count only if there are no others."""
+    """Find the part of a command that changes something which no file, check or commit reports.
+    Preparation counts only if there is nothing else."""
     own = command.partition(PATCH_BEGINS)[0]
     return _find_part(own, lambda words: _rank(spell_words(drop_lone_string(words))))
 

@@ -445,7 +445,6 @@ _ANNOUNCED = re.compile(
 )
 """The same in an older version."""
 _TASK_OPENINGS = ("<retrieval_status>", "<task_id>")
-"""Prefixes of a result with such a status."""
 
 _CHANGED = re.compile(r" modified \d+ files? you've previously read: ([^\]\n]+)")
 """A client's list of the files that a command changed (Claude Code)."""
