@@ -139,7 +139,7 @@ def test_diff_shows_the_original_and_the_compacted_lines(file) -> None:
     out = refold("diff", file).out
     assert "\n-" in out
     assert "\n+" in out
-    assert "as said" in out
+    assert "unchanged" in out
     assert edit_ids(file)[0][:8] in out
 
 

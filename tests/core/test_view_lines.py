@@ -93,11 +93,11 @@ def test_strategies_are_described_in_words():
 
 
 def test_edits_that_no_strategy_made_are_described_in_words():
-    """A preview listed `settle` and `decided`, and called what is shown as it came a summary."""
+    """A preview listed `settle` and `decided`, and called an unedited message a summary."""
     assert describe_strategy(late_edits.STRIP_THINKING_BY) == "signed thinking dropped"
     assert describe_strategy(f"{DECIDED} (ClipResults(most=5))") == "long tool results clipped"
     by = f"{SHOWN_ORIGINAL_BY} (SummarizeTo(tokens=9, summarizer=RuleSummary()))"
-    assert describe_strategy(by) == "shown as it came"
+    assert describe_strategy(by) == "sent unchanged"
     assert describe_strategy("Restore(3)") == "message restored"
 
 

@@ -70,7 +70,7 @@ HTML = option(
 
 
 @sessions_command("read", "view session.jsonl --lines 3")
-@flag("--original", "What was said, without any edit.")
+@flag("--original", "The original messages, without any edit.")
 @flag("--payload", "The request itself, as JSON.")
 @flag("--effective", "What the client's own recorded compactions left, instead of our edits.")
 @option("--lines", "N", "At most N lines of each message.", type=click.IntRange(min=0))
@@ -207,7 +207,7 @@ def history(inputs: Inputs) -> None:
 
 
 @sessions_command("read", "check request.json --repair -o mended.json")
-@flag("--sent", "Check what the edits show instead of what was said.")
+@flag("--sent", "Check the messages that the edits show instead of the original ones.")
 @option(
     "--before",
     "EARLIER",

@@ -45,15 +45,15 @@ line."""
 
 WORDS = {
     "ClearThinking": "old thinking cleared",
-    "ClearToolInputs": "old inputs of tools cleared",
+    "ClearToolInputs": "old tool calls shortened",
     "ClearToolResults": "old tool results cleared",
     "ClipResults": "long tool results clipped",
     "DropDuplicates": "repeated tool results dropped",
     "OutlineResults": "long tool results outlined",
-    "KeepImportant": "what matters less left out",
+    "KeepImportant": "less important messages summarised",
     "RetrieveFacts": "facts in place of messages",
     "settle": "signed thinking dropped",
-    "as said": "shown as it came",
+    "as said": "sent unchanged",
     "Restore": "message restored",
 }
 """Descriptions of edits other than summaries, by the name of their strategy."""
@@ -222,7 +222,7 @@ def diff_lines(view: "View", only: int | None = None, width: int = 130) -> Itera
         if item.edit is None:
             continue
         if item.start > at and only is None:
-            yield ViewLine(f"   {span_text(at, item.start)} as said", "note")
+            yield ViewLine(f"   {span_text(at, item.start)} unchanged", "note")
         at = item.stop
         yield ViewLine(f"@@ {edit_title(view, item)}", "hunk")
         hidden = messages[item.start : item.stop]
@@ -231,9 +231,9 @@ def diff_lines(view: "View", only: int | None = None, width: int = 130) -> Itera
         else:
             yield from _replacement(view, item, titles(item.start, item.stop), width)
     if only is not None and not at:
-        yield ViewLine(f"   {span_text(only, only + 1)} as said", "note")
+        yield ViewLine(f"   {span_text(only, only + 1)} unchanged", "note")
     elif at < len(messages) and only is None:
-        yield ViewLine(f"   {span_text(at, len(messages))} as said", "note")
+        yield ViewLine(f"   {span_text(at, len(messages))} unchanged", "note")
 
 
 def _diff(
