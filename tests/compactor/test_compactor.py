@@ -651,7 +651,7 @@ WAYS = [
 
 @pytest.mark.parametrize("make", WAYS)
 def test_default_strategies_summarise_to_the_given_target(make):
-    """To 10,000 tokens, however large a share of the window the target was, or `to`."""
+    """Little below it, so that much is kept, whether a budget or `to` sets it."""
     view = make(chat_of(80))
-    assert view.goal == 12_000 and view.tokens <= 12_000
+    assert view.goal == 12_000 and 9_000 <= view.tokens <= 12_000
     assert [edit.by[:25] for edit in view.edits] == ["SummarizeTo(tokens=12000,"]

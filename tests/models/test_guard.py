@@ -244,15 +244,19 @@ def test_f6_memory_extraction_and_single_calls_survive_a_failing_model(fault):
 
 @pytest.mark.parametrize("wrap", [as_model, as_text_model])
 @pytest.mark.parametrize(
-    "fault", [raises(ValueError("no such host")), araises(TimeoutError()), later(OSError("away"))]
+    ("fault", "error"),
+    [
+        (raises(ValueError("no such host")), "ValueError: no such host"),
+        (araises(TimeoutError()), "TimeoutError:"),
+        (later(OSError("away")), "OSError: away"),
+    ],
 )
 def test_f6_an_exception_of_a_function_becomes_an_error_answer(
-    wrap: Any, fault: Callable[[Any], Any]
+    wrap: Any, fault: Callable[[Any], Any], error: str
 ) -> None:
     """Also where it is asked by hand, or stands in a ladder of models."""
     for answer in (wrap(fault)(Ask("Summarise.")), finish(wrap(fault).acall(Ask("Summarise.")))):
-        assert answer.finish == "error"
-        assert answer.text == ""
+        assert (answer.finish, answer.text, answer.error) == ("error", "", error)
 
 
 def test_f6_a_stop_iteration_from_a_store_is_an_error_in_async_code():

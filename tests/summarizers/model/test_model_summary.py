@@ -352,7 +352,11 @@ def test_a_state_is_updated_by_deltas():
     words, _ = split_record(summary_in(second.view.messages[0]))
     state = form.parse(words)
     assert isinstance(state, State)
-    assert "use sqlite" in words
+    assert state.goal == "Fix all parts"
+    assert [(entry.kind, entry.text) for entry in state.entries] == [
+        ("entity", "the key is K-1"),
+        ("decision", "use sqlite"),
+    ]
 
 
 def test_parts_of_a_form_are_joined_without_another_request():
