@@ -470,7 +470,16 @@ def test_an_unreachable_upstream_is_answered_with_502(api: str) -> None:
     with serving(where) as gateway:
         answer = CLIENT.post(gateway.url + APIS[api][0] + "?key=SECRET", json=APIS[api][1])
         assert answer.status_code == 502 and "SECRET" not in answer.text
-        assert "cannot be reached" in answer.json()["error"]["message"]
+        assert answer.headers["content-type"] == "application/json"
+        error = answer.json()["error"]
+        assert "cannot be reached" in error.pop("message")
+        expected = {
+            "anthropic": {"type": "api_error"},
+            "gemini": {"code": 502, "status": "UNAVAILABLE"},
+        }
+        openai = {"type": "server_error", "param": None, "code": "upstream_unreachable"}
+        assert error == expected.get(api, openai)
+        assert answer.json().get("type") == ("error" if api == "anthropic" else None)
 
 
 def test_an_upstream_that_is_silent_is_given_up() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -290,7 +291,8 @@ def test_a_claim_is_renewed_until_its_owner_releases_it(place):
 def test_an_owner_can_renew_its_claim_and_a_rival_cannot_take_it(place):
     """Though the first time was for a moment only."""
     with open_store(place) as owner, open_store(place) as rival:
-        assert owner.claim("a", "mine", 60) and owner.claim("a", "mine", 3_600)
+        assert owner.claim("a", "mine", 0.5) and owner.claim("a", "mine", 3_600)
+        time.sleep(0.6)
         assert not rival.claim("a", "other", 60)
 
 

@@ -144,6 +144,20 @@ def test_a_grown_history_is_recorded_with_its_new_time_and_size(transcripts):
     again.close()
 
 
+def test_only_the_new_messages_of_a_grown_history_are_written(transcripts, tmp_path):
+    transcripts.record(make_billed_call(text_messages("a", "b")))
+    with closing(sqlite3.connect(tmp_path / "refold.db.transcripts")) as connection:
+        connection.execute("CREATE TABLE written (place)")
+        connection.execute(
+            "CREATE TRIGGER note AFTER INSERT ON refold_transcript_messages "
+            "BEGIN INSERT INTO written VALUES (NEW.place); END"
+        )
+        for words in (("a", "b", "c"), ("a", "b", "c"), ("a", "x", "y")):
+            transcripts.record(make_billed_call(text_messages(*words)))
+        rows = connection.execute("SELECT place FROM written ORDER BY rowid").fetchall()
+    assert [place for (place,) in rows] == [2, 1, 2]
+
+
 def test_transcripts_of_an_older_version_are_migrated(tmp_path, clock):
     """Their tables had other names."""
     row = ("t", "s", "tip", 1, "openai_chat", "m", 0, clock.now, clock.now, clock.now + DAY, 5)

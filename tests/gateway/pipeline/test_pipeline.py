@@ -778,11 +778,13 @@ def test_conformance_53_a_projection_holds_for_the_prefix_it_was_made_for():
 def test_conformance_54_a_rewind_before_the_compaction_shows_the_original():
     with Driver() as driver:
         out = driver(anthropic_request(60))
-        start = max(edit.stop for edit in out.ticket.view.edits if edit.id in out.edits)
-        before = anthropic_request(start // 2 - 2, mark=False)
-        assert driver(before).body is before or driver(before).edits != out.edits
-        tail = driver(anthropic_request(60))
-        assert tail.edits == out.edits
+        (edit,) = out.ticket.view.edits
+        before = anthropic_request(20, mark=False)
+        shown = driver(before)
+        assert shown.body is before and (shown.outcome, shown.reason) == ("untouched", "")
+        longer = driver(anthropic_request(edit.stop // 2 - 2, mark=False))
+        assert longer.reason == "hard" and not {*longer.edits} & {*out.edits}
+        assert driver(anthropic_request(60)).edits == out.edits
 
 
 def test_conformance_55_two_runs_send_the_same_bytes():
