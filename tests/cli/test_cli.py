@@ -425,6 +425,7 @@ def test_invalid_files_are_reported_by_name_with_exit_code_2(name, command, tmp_
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("refold: ")
     assert name in done.err
+    assert done.err.count("\n") == 1 and done.err.endswith("\n")
 
 
 STRANGE = {
@@ -496,8 +497,9 @@ def test_strange_sessions_never_crash_a_command(name, command, tmp_path) -> None
 def test_a_damaged_sidecar_is_reported_with_exit_code_2(file) -> None:
     (file.parent / "session.json.refold").write_bytes(b"something else")
     done = refold("view", file)
-    assert done.code == 2
+    assert (done.code, done.out) == (2, "")
     assert "not a Refold sidecar" in done.err
+    assert done.err.count("\n") == 1 and done.err.endswith("\n")
 
 
 # --- small parts -----------------------------------------------------------------------------

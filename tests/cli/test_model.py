@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -341,12 +342,15 @@ def test_recall_exits_1_and_reports_that_nothing_was_found(file) -> None:
 
 
 def test_recall_searches_a_directory(tmp_path) -> None:
-    for turns in (20, 30):
+    for turns in (6, 20, 30):
         (tmp_path / f"{turns}.json").write_text(json.dumps(demo_session(turns)))
     refold("compact", tmp_path, "--to", "4k")
     done = refold("recall", tmp_path, "freezegun")
     assert done.code == 0
-    assert "30.json" in done.out
+    assert "20.json" in done.out and "30.json" in done.out and "/6.json" not in done.out
+    sessions = refold("recall", tmp_path, "freezegun", "--json").json["sessions"]
+    hits = {Path(session["path"]).name: session["hits"] for session in sessions}
+    assert hits["20.json"] and hits["30.json"] and not hits["6.json"]
 
 
 # --- paths -----------------------------------------------------------------------------------

@@ -155,12 +155,18 @@ def test_a_recursive_listing_is_grouped_by_its_own_folders() -> None:
 
 def test_a_search_outline_shows_the_first_match_of_every_file() -> None:
     text = "\n".join(
-        f"src/f{n}.py:{k}:    call(thing_{k})" for n in range(12) for k in range(1, 30)
+        f"src/f{n}.py:{k}:    call(thing_{n}_{k})" for n in range(12) for k in range(1, 30)
     )
     kind, outlined = show_outline(text)
     assert kind == "search"
     assert all(f"src/f{n}.py:1:" in outlined for n in range(12))
     assert count_omitted(outlined) > 200
+    shown = re.findall(r"^(?:src/f(\d+)\.py:|  )(\d+):    call\((.*)\)$", outlined, re.MULTILINE)
+    assert len(shown) + count_omitted(outlined) == 12 * 29
+    file = ""
+    for path, at, name in shown:
+        file = path or file
+        assert name == f"thing_{file}_{at}"
 
 
 # --- JSON ------------------------------------------------------------------------------------------
@@ -242,4 +248,7 @@ def test_a_page_outline_keeps_headings_and_requested_text_but_no_scripts() -> No
     assert kind == "html"
     assert all(f"## Part {n}\n" in f"{outlined}\n" for n in range(30))
     assert "The port is 8081 & free." in outlined
+    links = re.findall(r"On part (\d+) more \(/p(\d+)\)\.", outlined)
+    assert 0 < len(links) == outlined.count("On part ")
+    assert all(n == target for n, target in links)
     assert "no</h1>" not in outlined and "alert" not in outlined
