@@ -131,6 +131,12 @@ def test_best_growth_without_an_end_is_close_to_that_with_a_very_rare_end(
     assert best_growth(replace(bargain, ends=0.1), rates) >= 0.999 * endless
 
 
+def test_best_growth_without_an_end_rises_with_the_square_root_of_growth():
+    endless = offer(20_000, 40_000, growth=400.0, ends=0.0)
+    slow, fast = best_growth(endless, TENTH), best_growth(replace(endless, growth=1_600.0), TENTH)
+    assert slow > 0 and fast == pytest.approx(2 * slow)
+
+
 @given(OFFERS, RATES)
 def test_an_expired_cache_never_raises_the_break_even(bargain: EditEffect, rates: Rates):
     assert break_even(replace(bargain, cache_alive=0.0), rates) <= break_even(

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import pairwise
 
 from benchmarks.evidence.canaries import CANARIES, plant_all, plant_each
 from benchmarks.evidence.handover import Shown, find_points, names_path
@@ -100,9 +101,15 @@ def test_points_come_after_the_first_the_fifth_and_the_tenth_compaction():
 
 
 def test_every_canary_is_planted_exactly_once():
-    turns = [{"role": role, "content": "word"} for _ in range(60) for role in ("user", "assistant")]
+    roles = ("user", "assistant")
+    turns = [{"role": role, "content": f"{role} {n}"} for n in range(60) for role in roles]
     session = Session("chat", "chat", {"messages": turns})
     for planted in (plant_each(session), plant_all(session)):
         text = "\n".join(message.text for message in planted.messages)
         assert all(text.count(canary) == 1 for canary in CANARIES)
+        rest = [message for message in planted.messages if message in session.messages]
+        assert rest == list(session.messages)
+        for message, follows in pairwise(planted.messages):
+            if message not in session.messages:
+                assert (message.role, follows.role) == ("user", "assistant")
     assert len(plant_each(session).messages) == len(session.messages) + len(CANARIES) + 1

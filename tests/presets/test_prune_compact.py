@@ -179,6 +179,7 @@ def test_result_content_may_be_a_list_or_empty():
     messages[5]["content"] = ""
     tool_compact(messages, count=COUNT)
     assert messages[5]["content"] == ""
+    assert messages[3]["content"] == [{"type": "text", "text": CLEARED}]
     assert not refold.check(messages)
 
 

@@ -127,6 +127,25 @@ def test_special_characters_in_a_query_raise_no_error(query: str) -> None:
     assert recall(fold_view(), query) == recall(fold_view(), query)
 
 
+@pytest.mark.parametrize(
+    ("query", "positions"),
+    [
+        ("load*", [2]),
+        ("conf*", []),
+        ("^Looking", [1]),
+        ("^src", [1]),
+        ("zzz OR yyy", []),
+        ("NOT Looking", [1]),
+        ("text:Looking", [1]),
+        ("NEAR(Looking load)", [1, 2]),
+    ],
+)
+def test_operators_of_full_text_search_are_plain_text_in_a_query(
+    query: str, positions: list[int]
+) -> None:
+    assert sorted(hit.position for hit in recall(fold_view(), query)) == positions
+
+
 @given(st.text(max_size=60))
 def test_no_query_raises(query: str) -> None:
     recall(fold_view(), query)

@@ -407,5 +407,7 @@ def test_d9_a_compaction_request_of_continue_is_passed_through() -> None:
     asks = "Please provide a concise summary of our conversation so far."
     with Driver(windows=dict.fromkeys(MODELS, Window(50_000))) as driver:
         turns = [("system", "x"), ("user", "Go."), ("assistant", WORDS), ("user", asks)]
-        out = driver(chat(turns, 0), "openai_chat")
+        body = chat(turns, 0)
+        out = driver(body, "openai_chat")
         assert (out.outcome, out.reason) == ("side", "compaction")
+        assert out.body is body

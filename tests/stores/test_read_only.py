@@ -6,7 +6,9 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -149,6 +151,17 @@ def test_a_database_of_another_program_is_refused(tmp_path) -> None:
     connection.close()
     with pytest.raises(StoreError, match="not one of Refold's"):
         SQLiteStore(path, read_only=True)
+
+
+def test_two_threads_read_an_open_read_only_store(file) -> None:
+    with SQLiteStore(file, read_only=True) as store, ThreadPoolExecutor(2) as pool:
+        at_once = Barrier(2)
+
+        def read(_: int) -> list[str]:
+            at_once.wait(60)
+            return list_summaries(store)
+
+        assert list(pool.map(read, range(2))) == [["a"], ["a"]]
 
 
 def test_a_fork_can_read_an_open_read_only_store(file) -> None:

@@ -1,7 +1,9 @@
 """The estimator: bounds, any text, and how far it is off on texts of every kind."""
 
 import string
+from base64 import b64encode
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -125,3 +127,10 @@ def test_common_kinds_of_text_are_estimated_within_25_percent_of_o200k(kind):
 def test_base64_has_more_than_one_token_per_four_characters():
     base64 = (string.ascii_letters + string.digits + "+/") * 100
     assert estimate(base64) > len(base64) / 4
+
+
+def test_random_base64_and_hex_have_about_the_tokens_of_o200k():
+    """0.68 and 0.56 tokens per character by o200k_base (splintr-rs 0.22)."""
+    data = Random(1).randbytes(3_000)
+    assert estimate(b64encode(data).decode()) == pytest.approx(4_000 * 0.68, rel=0.1)
+    assert estimate(data.hex()) == pytest.approx(6_000 * 0.56, rel=0.1)
