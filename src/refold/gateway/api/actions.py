@@ -281,7 +281,7 @@ class PinArguments(OfSession):
 
     message: Offset
     words: Annotated[
-        str, about("Words of that message; the whole message if empty.", max_length=4_000)
+        str, about("Words of that message; empty: the whole message.", max_length=4_000)
     ] = ""
 
 
@@ -363,28 +363,28 @@ class ReportUsageArguments(RequestArguments, kw_only=True):
     """A model call: its owner, its request and its usage."""
 
     conversation_id: Annotated[
-        str, about("What the program calls it.", min_length=1, max_length=500)
+        str, about("The program's own id of the conversation.", min_length=1, max_length=500)
     ]
-    agent_id: Annotated[str, about("Which program; lists name it as client.", max_length=100)] = ""
+    agent_id: Annotated[str, about("Program; the session's client in lists.", max_length=100)] = ""
     request: Annotated[
-        JsonObject, about("A whole request body of any of the four APIs, as it was sent.")
+        JsonObject, about("The whole request body as it was sent, of any of the four APIs.")
     ]
     history: Annotated[
         list[JsonObject] | UnsetType,
-        about("The messages that `request` stands for, if it was compacted: all, in its format."),
+        about("All unedited messages, in the format of `request`, if that was compacted."),
     ] = UNSET
     usage: Annotated[
         JsonObject,
-        about("The usage object of the answer, of any provider, with the fields as it has them."),
+        about("The usage object of the answer, unchanged, of any provider."),
     ]
 
 
 class ReportUsageAnswer(AboutSession):
     """What was booked."""
 
-    original: Annotated[Tokens, about("Of the request, had it not been compacted.")]
-    sent: Annotated[Tokens, about("Of the request.")]
-    input: Annotated[Count, about("Tokens of the request as reported, the cache's included.")]
+    original: Annotated[Tokens, about("Tokens of the unedited request.")]
+    sent: Annotated[Tokens, about("Tokens of the request as sent.")]
+    input: Annotated[Count, about("Tokens of the request as reported, cached ones included.")]
     output: Count
     spent: Annotated[float | None, about("US dollars; null if the model has no known price.")]
 

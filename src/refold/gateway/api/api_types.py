@@ -38,22 +38,22 @@ EditId = Annotated[str, Meta(pattern="^[0-9a-f]{4,16}$")]
 PreviewName = Annotated[Name, about("A preview's name, as `preview` gave it.")]
 ModelName = Annotated[str, about("The model, if `request` does not name it.", max_length=200)]
 Target = Annotated[
-    Count, about("Tokens to come down to; else as the gateway would, and by 5 % at least.")
+    Count, about("Target in tokens; default: the gateway's own, and at least 5 % less than now.")
 ]
 Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
-TextOffset = Annotated[int, about("Characters before the part.", ge=0, le=2**40)]
-NextOffset = Annotated[Count | None, about("The `offset` of what follows; null at the end.")]
-CallNumber = Annotated[int, about("As it was sent in this call, from 1 on.", ge=1, le=2**31)]
+TextOffset = Annotated[int, about("Offset of the part, in characters.", ge=0, le=2**40)]
+NextOffset = Annotated[Count | None, about("The `offset` of the next part; null at the end.")]
+CallNumber = Annotated[int, about("As sent in the call with this number, from 1.", ge=1, le=2**31)]
 ClientHeaders = Annotated[
     dict[str, Annotated[str, Meta(max_length=8_192)]] | UnsetType,
-    about("The client's headers with its key: they tell the conversation. They are not kept."),
+    about("The client's headers with its key. They identify the caller and are not kept."),
 ]
 ApiName = Annotated[
     Literal["anthropic", "openai_chat", "openai_responses", "gemini"] | UnsetType,
-    about("The format of `request`, if its shape should not decide."),
+    about("The API of `request`; default: recognised by its shape."),
 ]
-Actor = Annotated[str, about("Who wants it; `history` shows it.", min_length=1, max_length=100)]
+Actor = Annotated[str, about("Who does it; shown in `history`.", min_length=1, max_length=100)]
 
 # --- the soft/hard preset ---------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class ConversationArguments(RequestArguments, kw_only=True):
     session: SessionId | UnsetType = UNSET
     request: Annotated[
         JsonObject | UnsetType,
-        about("A whole request body of any of the four APIs, as a client would send it."),
+        about("A whole request body of any of the four APIs, as a client sends it."),
     ] = UNSET
 
 
@@ -136,7 +136,7 @@ class SessionsArguments(Arguments):
     offset: Offset = 0
     scope: Annotated[
         Literal["all", "remembered"],
-        about("All that are booked or remembered, or only those whose latest request is known."),
+        about("All sessions, or only those whose latest request is known."),
     ] = "all"
 
 
@@ -166,15 +166,15 @@ class PreviewArguments(ConversationArguments, kw_only=True):
     stop: Annotated[Offset | UnsetType, about("Only messages before this number.")] = UNSET
     strategies: Annotated[
         list[Literal["thinking", "results", "summary"]] | UnsetType,
-        about("What may be done: clear thinking, clear calls and their results, summarise."),
+        about("Allowed strategies: clear thinking, clear calls and their results, summarise."),
     ] = UNSET
     summary: Annotated[
         Literal["default", "rules"],
-        about("Who writes it: the gateway's model if it has one, or rules."),
+        about("Who writes summaries: the gateway's model if it has one, or rules."),
     ] = "default"
     summary_model: Annotated[
         str,
-        about("Another model of the server that the gateway asks for summaries.", max_length=200),
+        about("Another model of the gateway's server for summaries.", max_length=200),
     ] = ""
     instructions: Annotated[str, about("Added to the summary's prompt.", max_length=2_000)] = ""
     actor: Actor = "api"
@@ -186,11 +186,11 @@ class PartsArguments(Arguments, kw_only=True):
     preview: PreviewName
     amend: Annotated[
         dict[str, Annotated[str, Meta(max_length=200_000)]] | UnsetType,
-        about("Other texts for summaries, by edit."),
+        about("New texts of summaries, by edit."),
     ] = UNSET
     edits: Annotated[
         Annotated[list[EditId], Meta(max_length=MOST_EDITS)] | UnsetType,
-        about("Only these of its edits; else all."),
+        about("Ids of the edits to use; default: all."),
     ] = UNSET
 
 
@@ -210,7 +210,7 @@ class RevertArguments(ConversationArguments, kw_only=True):
     """A conversation, and which of its edits to revert."""
 
     edits: Annotated[list[EditId], Meta(min_length=1, max_length=MOST_EDITS)]
-    since: Annotated[bool, about("Also all that were made after the first of these.")] = False
+    since: Annotated[bool, about("Also undo all edits made after the first of these.")] = False
     actor: Actor = "api"
 
 
@@ -248,15 +248,13 @@ class ListRow(Answer, kw_only=True):
     file: Annotated[
         str,
         about(
-            "Names a session in a client's file on the command line: `refold stats NAME`; then "
-            "there is no call here. Empty for the gateway's."
+            "Name of a session in a client's file for the command line: `refold stats NAME`; "
+            "such a session has no calls here. Empty for the gateway's."
         ),
     ] = ""
     title: Annotated[
         str,
-        about(
-            "The first request's words; empty unless transcripts are recorded, or a file says it."
-        ),
+        about("Words of the first request; empty unless they are in a transcript or a file."),
     ]
     client: str
     project: str
@@ -265,20 +263,20 @@ class ListRow(Answer, kw_only=True):
     latest: float
     calls: int
     failed: Annotated[int, about("Calls that the upstream answered with an error.")]
-    original: Annotated[Tokens, about("Of the latest call, as it came.")]
-    sent: Annotated[Tokens, about("Of the latest call, as it was sent.")]
-    spent: Annotated[float | None, about("US dollars, summaries included; null without a price.")]
-    saved: Annotated[float | None, about("US dollars, net.")]
+    original: Annotated[Tokens, about("Tokens of the latest call, unedited.")]
+    sent: Annotated[Tokens, about("Tokens of the latest call, as sent.")]
+    spent: Annotated[float | None, about("US dollars, with summaries; null if no price is known.")]
+    saved: Annotated[float | None, about("US dollars saved, net.")]
     would_send: Annotated[
-        Tokens | None, about("Of the latest call, had it not been in shadow; null if it was not.")
+        Tokens | None, about("Tokens that the latest call would have had; null if not in shadow.")
     ] = None
-    is_recorded: Annotated[bool, about("Is its text kept?")]
+    is_recorded: Annotated[bool, about("Whether its text is kept.")]
     is_shadow: Annotated[
-        bool, about("Was it sent as it came? Then `saved` says what would have been saved.")
+        bool, about("Whether it was in shadow, so that `saved` is what would have been saved.")
     ]
     is_read: Annotated[
         bool,
-        about("Of a file: was it read since it changed? `file_rows` reads it, and says the rest."),
+        about("Whether a file was read since it changed; if not, `file_rows` reads it."),
     ] = True
 
 
@@ -286,9 +284,9 @@ class FileFacts(Answer):
     """Where the session in a client's file is, and other facts."""
 
     path: str
-    edits: Annotated[str, about("The file that its edits are kept in.")]
-    compactions: Annotated[Count, about("Those of the client itself.")]
-    resumes: Annotated[bool, about("Can `refold export` write it for its client, with the edits?")]
+    edits: Annotated[str, about("The file with its edits.")]
+    compactions: Annotated[Count, about("Number of compactions by the client itself.")]
+    resumes: Annotated[bool, about("Whether `refold export` can write it with its edits.")]
 
 
 # --- answers of the soft/hard preset ------------------------------------------------------------
@@ -322,41 +320,41 @@ class Session(Answer, kw_only=True):
     remembered: Annotated[
         bool,
         about(
-            "Is its latest request known? If not, since it is more than a week ago, "
-            "only what is booked is."
+            "Whether its latest request is known. After a week without a request only the "
+            "net ledger's figures are."
         ),
     ]
     last_seen: Annotated[
-        float, about("Seconds since 1970; of a session that is only booked, the hour.")
+        float, about("Seconds since 1970; only the hour if the session is no longer remembered.")
     ]
-    model: Annotated[str, about("Of the latest request; empty if unknown.")] = ""
+    model: Annotated[str, about("Model of the latest request; empty if unknown.")] = ""
     api: str | None = None
     upstream: str | None = None
     messages: Count | None = None
     tokens_before: Annotated[
-        Count | None, about("Tokens of the latest request as it came, as its provider counts.")
+        Count | None, about("Tokens of the latest unedited request, as its provider counts.")
     ] = None
     tokens_after: Annotated[
         Count | None,
         about("Tokens of the latest request with the edits that show now, as its provider counts."),
     ] = None
-    edits: Annotated[Count | None, about("How many edits show.")] = None
+    edits: Annotated[Count | None, about("Number of edits that show.")] = None
     requests: Annotated[
         Count | None,
-        about("Requests that were answered, by the net ledger. Null while that cannot be read."),
+        about("Answered requests in the net ledger; null while that cannot be read."),
     ] = None
     saved_tokens: Annotated[
         int | None,
         about(
-            "Tokens that those were smaller by, as billed, by the net ledger; "
+            "Tokens saved in these requests, as billed, by the net ledger; "
             "estimated if no usage was reported."
         ),
     ] = None
     saved_dollars: Annotated[
         float | None,
         about(
-            "Saved net, by the net ledger: after what caching, summaries and refetches cost, in US "
-            "dollars. Negative if it cost more, null if no price is known."
+            "US dollars saved net, by the net ledger, after the costs of caching, summaries and "
+            "refetches. Negative if it cost more, null if no price is known."
         ),
     ] = None
 
@@ -366,26 +364,24 @@ class SessionEdit(Answer):
 
     id: EditId
     by: Annotated[str, about("The strategy that made it.")]
-    start: Annotated[Count, about("Position of the first message that it stands for.")]
-    stop: Annotated[Count, about("Position behind the last.")]
+    start: Annotated[Count, about("Position of the first message that it replaces.")]
+    stop: Annotated[Count, about("Position after the last message.")]
     tokens_before: Tokens
     tokens_after: Tokens
     grade: Grade
-    text: Annotated[
-        str, about("Our words that are sent instead, or their beginning; not what they hide.")
-    ]
-    text_more: Annotated[Count, about("Characters behind those, for `edit_text`.")]
+    text: Annotated[str, about("The beginning of the text that is sent instead.")]
+    text_more: Annotated[Count, about("Characters that follow; `edit_text` has them.")]
     hidden: Annotated[
         str | None,
         about(
-            "What it hides, or the beginning of it, if `request` was sent along or the transcript "
+            "The beginning of what it hides, if `request` was sent along or the transcript "
             "is recorded; else null."
         ),
     ]
-    hidden_more: Annotated[Count, about("Characters behind those, for `edit_text`.")]
+    hidden_more: Annotated[Count, about("Characters that follow; `edit_text` has them.")]
     when: Annotated[float | None, about("Seconds since 1970; null for local edits.")]
     actor: str
-    cost: Annotated[float, about("US dollars that making it cost.")]
+    cost: Annotated[float, about("Cost of making it, in US dollars.")]
 
 
 class Hit(Answer):
@@ -415,7 +411,7 @@ class HistoryAnswer(Answer):
     edits: list[SessionEdit]
     attempts: list[LedgerRow]
     attempts_total: Annotated[
-        Count, about("How many attempts there are; `offset` and `limit` reach all.")
+        Count, about("Number of all attempts; page with `offset` and `limit`.")
     ]
 
 
@@ -425,7 +421,7 @@ class EditTextAnswer(AboutSession):
     edit: EditId
     of: str
     text: str
-    total: Annotated[Count, about("Characters in all.")]
+    total: Annotated[Count, about("Characters of the whole text.")]
     next: NextOffset
 
 
@@ -444,28 +440,25 @@ class RevertAnswer(AboutSession):
     tokens_after: Annotated[Count, about("Tokens without the edits.")]
     fits: Annotated[
         bool,
-        about(
-            "Is that below the hard level, so that it is sent? If not, "
-            "the next request is compacted again."
-        ),
+        about("Whether that is below the hard level. If not, the next request is compacted again."),
     ]
-    redo: Annotated[Name, about("A preview whose `accept` makes these edits show again.")]
+    redo: Annotated[Name, about("A preview; `accept` it to apply these edits again.")]
 
 
 class RestoreAnswer(AboutSession):
     """How a hidden message is sent again."""
 
-    edit: Annotated[EditId | None, about("That adds it; null if the edit that hid it is gone.")]
+    edit: Annotated[EditId | None, about("The edit that adds it; null if edits were undone.")]
     reverted: list[EditId]
     tokens_after: Tokens
-    redo: Annotated[Name | None, about("A preview whose `accept` hides it again, without `edit`.")]
+    redo: Annotated[Name | None, about("A preview to `accept` to hide it again, if no `edit`.")]
 
 
 class RecallAnswer(AboutSession):
     """Matches in hidden text."""
 
     hits: list[Hit]
-    has_more: Annotated[bool, about("Does more match than `limit` hits?")]
+    has_more: Annotated[bool, about("Whether there are more matches than `limit`.")]
 
 
 class ErrorDetail(Struct):

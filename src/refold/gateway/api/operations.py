@@ -81,7 +81,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "estimate_tokens",
         "POST",
-        "Tokens of a text, rather over than under.",
+        "Estimate the tokens of a text, rather too high than too low.",
         api_types.EstimateTokensArguments,
         api_types.EstimateAnswer,
         partial(run_command, "estimate_tokens"),
@@ -90,7 +90,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "estimate_messages_tokens",
         "POST",
-        "Tokens of messages with what each costs besides its text.",
+        "Estimate the tokens of messages, with the overhead of each.",
         api_types.EstimateMessagesTokensArguments,
         api_types.EstimateAnswer,
         partial(run_command, "estimate_messages_tokens"),
@@ -99,7 +99,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "check_threshold",
         "POST",
-        "What is due for messages: nothing, soft or hard.",
+        "Check which threshold messages exceed: none, soft or hard.",
         api_types.CheckThresholdArguments,
         api_types.CheckThresholdAnswer,
         partial(run_command, "check_threshold"),
@@ -108,7 +108,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "compact",
         "POST",
-        "Messages, compacted.",
+        "Compact messages.",
         api_types.CompactArguments,
         api_types.CompactAnswer,
         partial(run_command, "compact"),
@@ -118,126 +118,125 @@ OPERATIONS: tuple[Operation, ...] = (
             "conversationId": "7",
             "config": {"keep_recent_messages": 1},
         },
-        "By the soft/hard preset, whatever the thresholds are. The edits are kept by agent "
-        "and conversation, so that "
-        "the same history, grown, is shown alike.",
+        "Uses the soft/hard preset, whatever the thresholds are. The edits are kept by agent "
+        "and conversation, so that they show again in the same history when it has grown.",
     ),
     _operation(
         "GET",
         queries.sessions,
-        "The conversations that this gateway has seen, the latest first.",
+        "List the conversations of this gateway, the latest first.",
         {"limit": 20},
     ),
     _operation(
         "GET",
         overview.overview,
-        "Sessions that were answered, by any filter and order, with totals and charts.",
+        "Filter and sort the sessions with answered calls, with totals and charts.",
         {"limit": 20, "sort": "saved"},
-        "All of it is of the store. Titles, and searching in messages, need recorded transcripts.",
+        "All figures come from the store. Titles and search in messages need transcripts.",
     ),
     _operation(
         "GET",
         queries.file_rows,
-        "What sessions in clients' files say: model, tokens, money.",
+        "List model, tokens and cost of sessions in clients' files.",
         {"sessions": "0" * 32},
-        "Files are read for a third of a second; what was not read then is asked for again.",
+        "Files are read for a third of a second; ask again for those not read then.",
     ),
     _operation(
         "GET",
         queries.events,
-        "What came since: calls, compactions, edits accepted or taken back.",
+        "List what is new: calls, compactions, edits accepted or undone.",
         {"since": 0},
-        "With `accept: text/event-stream` the same as server-sent events, as they come.",
+        "With `accept: text/event-stream` the same is streamed as server-sent events.",
     ),
     _operation(
         "GET",
         session_view.session,
-        "One session: its calls, edits and sizes, without its texts.",
+        "Return one session: its calls, edits and sizes, without texts.",
         {"session": "0" * 32},
     ),
     _operation(
         "GET",
         session_view.messages,
-        "Messages of a recorded session in short.",
+        "List the messages of a recorded session in short.",
         {"session": "0" * 32, "start": 100, "count": 50},
     ),
     _operation(
         "GET",
         session_view.text,
-        "The words of one recorded message, a part at a time.",
+        "Return the text of one recorded message, in parts.",
         {"session": "0" * 32, "message": 7},
     ),
     _operation(
         "GET",
         session_view.search,
-        "Search in a recorded session, in what is sent and in what is hidden.",
+        "Search a recorded session, in sent and hidden messages.",
         {"session": "0" * 32, "query": "shall"},
     ),
     _operation(
         "GET",
         queries.history,
-        "The edits that show in a session, and all attempts, oldest first.",
+        "List the edits that show in a session, and all attempts, oldest first.",
         {"session": "0" * 32},
-        "`limit` and `offset` are those of the attempts, counted from the latest.",
+        "`limit` and `offset` count attempts, from the latest.",
     ),
     _operation(
         "GET",
         session_view.edit_text,
-        "What an edit shows, or what it hides, in full, a part at a time.",
+        "Return the full text that an edit shows, or hides, in parts.",
         {"session": "0" * 32, "edit": "a1b2c3d4", "of": "text"},
-        "`hidden` if the request was sent along to the preview, or the transcript is recorded.",
+        "`hidden` needs a preview with its request, or a recorded transcript.",
     ),
     _operation(
         "POST",
         previews.preview,
-        "What a compaction would do: its edits, tokens, cost, and what would be lost.",
+        "Show what a compaction would do: edits, tokens, cost, and what would be lost.",
         {"request": _REQUEST, "headers": {"authorization": "Bearer the-clients-key"}, "to": 20},
-        "Of the history in `request`, else of the session's latest one; of `start` and `stop` only "
-        "those messages. Models are asked here and only here. Without `request` the answer quotes no message, unless transcripts are "
-        "recorded.",
+        "Uses the history in `request`, else the session's latest one, and only the messages "
+        "between `start` and `stop` if given. Only this operation asks models. Without `request` "
+        "the answer quotes no message, unless transcripts are recorded.",
     ),
     _operation(
         "POST",
         previews.preview_parts,
-        "What some parts of a preview would do, with other words in its summaries.",
+        "Show what some edits of a preview would do, or other summary texts.",
         {"session": "0" * 32, "preview": "0" * 32, "edits": ["a1b2c3d4"]},
-        "Nothing is kept, no model is asked. `accept` takes the same `edits` and `amend`.",
+        "Nothing is stored, no model is asked. `accept` takes the same `edits` and `amend`.",
     ),
     _operation(
         "POST",
         actions.accept,
-        "Keep exactly the edits of a preview, or those of them that are named.",
+        "Apply exactly the edits of a preview, or some of them.",
         {"preview": "0" * 32},
         "They show from the next request on. No model is asked.",
     ),
     _operation(
         "POST",
         actions.revert,
-        "Take edits of a session back.",
+        "Undo edits of a session.",
         {"session": "0" * 32, "edits": ["a1b2c3d4"]},
-        "Edits by id, or by a unique beginning of it. From the next request on the original "
-        "messages are sent again, as far as they fit. `redo` makes it undone.",
+        "Name edits by id or a unique prefix of it. From the next request on the original "
+        "messages are sent again, as far as they fit. `redo` is a preview that undoes this.",
     ),
     _operation(
         "POST",
         actions.restore,
-        "Have one hidden message sent again.",
+        "Send one hidden message again.",
         {"session": "0" * 32, "message": 7},
-        "An edit of that message alone is taken back. Behind a summary of several its words are "
-        "added to what is sent.",
+        "An edit of that message alone is undone. If a summary of several messages hides it, "
+        "its text is added to the summary.",
     ),
     _operation(
         "POST",
         actions.pin,
-        "Keep a message, or words in it, in sight whatever is compacted.",
+        "Keep a message, or words in it, through all compactions.",
         {"session": "0" * 32, "message": 7, "words": "Never touch the migrations."},
-        "A summary has a pinned message beside it and quotes pinned words; what else would hide "
-        "them is left undone. It holds from the next compaction on.",
+        "A pinned message stays beside a summary, which quotes pinned words; other edits that "
+        "would hide them are not made. Pins hold from the next compaction on.",
     ),
     _operation(
         "POST",
         actions.unpin,
-        "Take a pin back.",
+        "Remove a pin.",
         {"session": "0" * 32, "pin": "a1b2c3d4"},
     ),
     _operation(
@@ -245,19 +244,19 @@ OPERATIONS: tuple[Operation, ...] = (
         queries.recall,
         "Search in what the edits of a conversation hide.",
         {"request": _REQUEST, "query": "shall"},
-        "The history is sent along as `request`; if transcripts are recorded, `session` is enough.",
+        "Give the history as `request`, or only `session` if transcripts are recorded.",
     ),
     _operation(
         "POST",
         actions.report_usage,
-        "Book a call that a program made itself.",
+        "Book a call that did not pass through the gateway.",
         {
             "conversation_id": "7",
             "agent_id": "writer",
             "request": _REQUEST,
             "usage": {"input_tokens": 1_200, "output_tokens": 80},
         },
-        "It appears where calls that pass through the gateway do. With the whole `history` beside a "
-        "`request` that was compacted, what that saved is booked too.",
+        "It is listed with the calls that pass through the gateway. With the whole `history` of "
+        "a `request` that was compacted, the saving is booked too.",
     ),
 )

@@ -28,22 +28,22 @@ MOST_CALLS = 5_000
 Seconds = Annotated[int, about("In seconds since 1970.", ge=0, le=2**40)]
 NO_NUL = r"^[^\0]*$"
 """Regex of texts that every database can compare."""
-Text = Annotated[str, about("Exactly this; empty for any.", max_length=200, pattern=NO_NUL)]
+Text = Annotated[str, about("Exact value; empty: any.", max_length=200, pattern=NO_NUL)]
 
 
 class OverviewArguments(Arguments):
     """Filters, order and page of sessions, and the time over which figures are summed up."""
 
-    since: Annotated[Seconds, about("Totals count from here on.")] = 0
+    since: Annotated[Seconds, about("Start of the totals.")] = 0
     day: Annotated[
         Seconds | UnsetType,
-        about("Only sessions whose latest call was in the 24 hours from here on."),
+        about("Only sessions whose latest call was in the 24 hours from this time."),
     ] = UNSET
-    today: Annotated[Seconds, about("When the caller's day began: its calls are listed.")] = 0
+    today: Annotated[Seconds, about("Start of the caller's day, whose calls are listed.")] = 0
     query: Annotated[
         str,
         about(
-            "Words in id, title, client, project, model, or recorded messages.",
+            "Words to find in id, title, client, project, model or recorded messages.",
             max_length=200,
             pattern=NO_NUL,
         ),
@@ -53,7 +53,7 @@ class OverviewArguments(Arguments):
     model: Text = ""
     source: Annotated[
         Literal["", "gateway", "file"],
-        about("Those that passed the gateway, or those in clients' files on this machine."),
+        about("Sessions of the gateway, or sessions in clients' files on this machine."),
     ] = ""
     sort: Literal["latest", "session", "model", "tokens", "failed", "calls", "spent", "saved"] = (
         "latest"
@@ -61,7 +61,7 @@ class OverviewArguments(Arguments):
     ascending: bool = False
     limit: Limit = 100
     after: Annotated[
-        str, about("`next` of the page before; `offset` then counts from there.", max_length=500)
+        str, about("`next` of the previous page; `offset` counts from there.", max_length=500)
     ] = ""
     offset: Offset = 0
     rows_only: Annotated[bool, about("Leave out totals, days, calls and choices.")] = False
@@ -70,23 +70,25 @@ class OverviewArguments(Arguments):
 class Totals(Answer, kw_only=True):
     """Sums over a time and the filtered sessions. Money in US dollars."""
 
-    spent: Annotated[float, about("Billed, and paid for summaries.")]
-    saved: Annotated[float, about("Net.")]
-    summaries: Annotated[float, about("Paid for summaries.")]
+    spent: Annotated[float, about("Billed calls and summaries.")]
+    saved: Annotated[float, about("Net savings.")]
+    summaries: Annotated[float, about("Cost of summaries.")]
     sent: Tokens
     original: Tokens
     calls: int
-    unlisted: Annotated[int, about("Calls of no session: titles and the like, deleted sessions.")]
+    unlisted: Annotated[
+        int, about("Calls outside sessions (as for titles) or of deleted sessions.")
+    ]
     edited: Annotated[int, about("Calls in which edits showed.")]
     unpriced: Annotated[int, about("Calls without a known price or without reported usage.")]
     compactions: int
     undone: int
     lookups: Annotated[int, about("Hidden results that were fetched again.")]
     avoided: Annotated[int, about("Calls that would not have fitted the window.")]
-    faults: Annotated[int, about("Requests that passed unchanged since the gateway failed.")]
+    faults: Annotated[int, about("Requests sent unchanged because the gateway failed.")]
     sessions: int
-    shadow_calls: Annotated[int, about("Calls that were sent as they came, in shadow.")]
-    would_save: Annotated[float, about("What those would have saved.")]
+    shadow_calls: Annotated[int, about("Calls in shadow, sent unedited.")]
+    would_save: Annotated[float, about("What these calls would have saved.")]
 
 
 class Choices(Answer):
@@ -102,29 +104,27 @@ class OverviewAnswer(Answer, kw_only=True):
 
     now: float
     sessions: list[ListRow]
-    total: Annotated[int, about("Sessions that the filters let through.")]
-    files: Annotated[int, about("Those of them in clients' files; they count in no other figure.")]
-    next: Annotated[str, about("For `after`: the next page; empty at the end.")]
+    total: Annotated[int, about("Number of sessions that match the filters.")]
+    files: Annotated[int, about("How many of these are in clients' files; in no other figure.")]
+    next: Annotated[str, about("Value of `after` for the next page; empty at the end.")]
     largest: Annotated[Tokens, about("The largest `original` of these rows.")]
     totals: Totals | None
     days: Annotated[
         list[tuple[int, float, float, int]],
-        about("Beginning of a day in seconds since 1970, dollars spent, dollars saved, sessions."),
+        about("Start of a day in seconds since 1970, dollars spent, dollars saved, sessions."),
     ]
     calls: Annotated[
-        list[tuple[str, float, int, int]], about("Of today: session, time, original, sent.")
+        list[tuple[str, float, int, int]], about("Calls of today: session, time, original, sent.")
     ]
     choices: Choices | None
     projects: Annotated[
         list[tuple[str, float]],
         about(
-            "Dollars spent by project since then, the most expensive first; none with `rows_only`."
+            "Dollars spent by project from `since` on, the highest first; empty with `rows_only`."
         ),
     ]
-    recording: Annotated[str, about("How long transcripts are kept; empty: they are not.")]
-    unwritten: Annotated[
-        int, about("Calls of this process that the net ledger could not take yet.")
-    ]
+    recording: Annotated[str, about("How long transcripts are kept; empty: not recorded.")]
+    unwritten: Annotated[int, about("Calls of this process that are not in the net ledger yet.")]
 
 
 def overview(context: ApiContext, arguments: OverviewArguments) -> OverviewAnswer:

@@ -28,7 +28,7 @@ from refold.text.json_values import JsonObject
 
 # --- one session ------------------------------------------------------------------------------
 
-Place = Annotated[int, about("A message's number, from 0 on.", ge=0, le=2**31)]
+Place = Annotated[int, about("A message's number, from 0.", ge=0, le=2**31)]
 
 
 class SessionArguments(OfSession):
@@ -50,17 +50,18 @@ class TextArguments(OfSession):
     message: Place
     offset: TextOffset = 0
     line: Annotated[
-        Annotated[int, Meta(ge=1)] | UnsetType, about("Begin with this line instead, from 1 on.")
+        Annotated[int, Meta(ge=1)] | UnsetType,
+        about("Line to begin with instead of `offset`, from 1."),
     ] = UNSET
     limit: Annotated[
-        int, about("Characters, to the end of a line if one ends.", ge=1, le=1_000_000)
+        int, about("Maximum characters; cut at the end of a line if possible.", ge=1, le=1_000_000)
     ] = PART
 
 
 class SearchArguments(OfSession):
     """A session, and the words to find."""
 
-    query: Annotated[str, about("Words.", min_length=1, max_length=500)]
+    query: Annotated[str, about("Words to find.", min_length=1, max_length=500)]
 
 
 class Levels(Answer):
@@ -68,8 +69,8 @@ class Levels(Answer):
     known."""
 
     window: Count | None
-    compact: Annotated[Count | None, about("From here on a compaction is due.")]
-    target: Annotated[Count | None, about("What it comes down to.")]
+    compact: Annotated[Count | None, about("Tokens from which a compaction is due.")]
+    target: Annotated[Count | None, about("Target of a compaction, in tokens.")]
 
 
 class Prices(Answer):
@@ -79,7 +80,7 @@ class Prices(Answer):
     output: float
     read: float
     write: float
-    lifetime: Annotated[float, about("Seconds that the cache lives.")]
+    lifetime: Annotated[float, about("Lifetime of the cache in seconds.")]
 
 
 class ViewEdit(Answer, kw_only=True):
@@ -92,13 +93,13 @@ class ViewEdit(Answer, kw_only=True):
     tokens_before: Tokens
     tokens_after: Tokens
     grade: Grade
-    text: Annotated[str, about("The beginning of our words.")]
-    length: Annotated[Count, about("Characters that these are.")]
+    text: Annotated[str, about("The beginning of its text.")]
+    length: Annotated[Count, about("Characters of the whole text.")]
     when: Annotated[float | None, about("Seconds since 1970; null for local edits.")]
     actor: str
     cost: float
-    model: Annotated[str, about("That wrote it; empty if none did.")]
-    run: Annotated[str, about("The same for all edits of one compaction.")]
+    model: Annotated[str, about("Model that wrote it; empty if none.")]
+    run: Annotated[str, about("Id of the compaction, equal for all its edits.")]
 
 
 class LogRow(Answer):
@@ -108,7 +109,7 @@ class LogRow(Answer):
     action: str
     edit: EditId
     by: str
-    before: Annotated[Count, about("Of a compaction's first edit, tokens before the compaction.")]
+    before: Annotated[Count, about("Tokens before; for the first edit, before the compaction.")]
     after: Count
     actor: str
     run: str
@@ -120,9 +121,9 @@ class Pin(Answer):
 
     id: EditId
     message: Annotated[
-        Count | None, about("Where it is now; null if the client has dropped or changed it.")
+        Count | None, about("Its number now; null if the client has dropped or changed it.")
     ]
-    words: Annotated[str, about("Empty for the whole message, and where no text may be read.")]
+    words: Annotated[str, about("Empty if the whole message is pinned or no text may be read.")]
     is_whole: bool
 
 
@@ -141,31 +142,29 @@ class SessionAnswer(Answer, kw_only=True):
     row: ListRow
     api: str
     original: Annotated[Count | None, about("Tokens of the latest request; null after a week.")]
-    sent: Annotated[Count | None, about("With the edits that show now.")]
+    sent: Annotated[Count | None, about("Tokens with the edits that show now.")]
     fixed: Annotated[Count, about("Tokens of system prompt and tools, as estimated.")]
     levels: Levels
     prices: Prices | None
-    summary_model: Annotated[str, about("Writes summaries; empty: rules do.")]
+    summary_model: Annotated[str, about("Model that writes summaries; empty: rules do.")]
     summary_prices: Prices | None
-    takes_summary_model: Annotated[bool, about("Does `preview` take another one's name?")]
+    takes_summary_model: Annotated[bool, about("Whether `preview` takes another model.")]
     calls: Annotated[
         list[tuple[float, int, int, int, int, int, int, float, float]],
         about(
-            "Of each call: time, tokens original and sent as expected, edits that showed, "
-            "then as reported tokens sent, read from a cache, read from one without edits, dollars "
-            "paid and without edits."
+            "For each call: time, expected tokens unedited and sent, edits that showed, "
+            "reported tokens sent, read from the cache, read from it without edits, dollars "
+            "paid, dollars without edits."
         ),
     ]
     edits: list[ViewEdit]
     pins: list[Pin]
     log: list[LogRow]
-    kept_until: Annotated[float | None, about("When the text is deleted; null if none is kept.")]
-    in_shadow: Annotated[bool, about("Are requests sent as they come, whatever is done here?")]
+    kept_until: Annotated[float | None, about("Time of the text's deletion; null if none is kept.")]
+    in_shadow: Annotated[bool, about("Whether requests are sent unedited, whatever is done here.")]
     file: Annotated[FileFacts | None, about("Null for a session of the gateway.")] = None
     sizes: Annotated[list[int], about("Tokens of each message that is kept.")]
-    speakers: Annotated[
-        str, about("Who speaks in each: `y`ou, `a`ssistant, `r`esult, or `o`thers.")
-    ]
+    speakers: Annotated[str, about("Speaker of each: `y`ou, `a`ssistant, `r`esult, or `o`thers.")]
     shares: list[Share]
 
 
@@ -174,10 +173,10 @@ class Brief(Answer, kw_only=True):
 
     number: int
     speaker: str
-    tools: Annotated[list[str], about("Whose results are in it.")]
+    tools: Annotated[list[str], about("Tools whose results are in it.")]
     lines: list[str]
-    line_count: Annotated[int, about("In all.")]
-    calls: Annotated[list[tuple[str, str]], about("Tool, and what it is about.")]
+    line_count: Annotated[int, about("Number of all its lines.")]
+    calls: Annotated[list[tuple[str, str]], about("Tool, and a short form of its arguments.")]
     kinds: list[str]
     tokens: int
 
@@ -193,8 +192,8 @@ class TextAnswer(Answer):
 
     text: str
     offset: Count
-    line: Annotated[int, about("Number of its first line, from 1 on.")]
-    lines: Annotated[int, about("Of the whole text.")]
+    line: Annotated[int, about("Number of the part's first line, from 1.")]
+    lines: Annotated[int, about("Lines of the whole text.")]
     total: Annotated[int, about("Characters of the whole text.")]
     next: NextOffset
 
@@ -205,8 +204,8 @@ class Find(Answer):
     message: int
     line: int
     text: str
-    edit: Annotated[str, about("That hides it; empty if it is sent.")]
-    exact: Annotated[bool, about("Are the words there as they were written?")]
+    edit: Annotated[str, about("The edit that hides it; empty if it is sent.")]
+    exact: Annotated[bool, about("Whether the words occur exactly as given.")]
 
 
 class SearchAnswer(Answer):
@@ -257,18 +256,18 @@ class LostLine(Answer):
 
     kind: LossKind
     text: str
-    message: Annotated[Count | None, about("Null if only an earlier summary says it.")]
-    line: Annotated[int, about("Where it begins there, from 1 on.")]
+    message: Annotated[Count | None, about("Null if it is only in an earlier summary.")]
+    line: Annotated[int, about("Line in the message where it begins, from 1.")]
 
 
 class Effect(Answer):
     """Effect of a compaction on the provider's cache, while it is alive, and on the price."""
 
-    in_cache: Annotated[Tokens, about("That stay in the cache.")]
-    written: Annotated[Tokens, about("Behind the first change, that are written to it anew.")]
-    once: Annotated[float | None, about("US dollars for that and for summaries.")]
-    per_call: Annotated[float | None, about("US dollars that each further call costs less.")]
-    pays_after: Annotated[float | None, about("Calls after which it has paid; null: never.")]
+    in_cache: Annotated[Tokens, about("Tokens that stay in the cache.")]
+    written: Annotated[Tokens, about("Tokens after the first change, written to the cache again.")]
+    once: Annotated[float | None, about("US dollars for these writes and for summaries.")]
+    per_call: Annotated[float | None, about("US dollars saved by each further call.")]
+    pays_after: Annotated[float | None, about("Calls after which it pays for itself; null: never.")]
 
 
 class PreviewAnswer(Answer):
@@ -278,16 +277,16 @@ class PreviewAnswer(Answer):
     session: SessionId
     tokens_before: Tokens
     tokens_after: Tokens
-    saved_tokens: Annotated[int, about("Tokens that each further request would be smaller by.")]
-    calls: Annotated[Count, about("Model calls that the preview took.")]
-    cost: Annotated[float, about("US dollars that those cost.")]
+    saved_tokens: Annotated[int, about("Tokens saved in each further request.")]
+    calls: Annotated[Count, about("Model calls made for the preview.")]
+    cost: Annotated[float, about("Cost of these calls in US dollars.")]
     edits: list[SessionEdit]
     summaries: Annotated[dict[str, str], about("Texts for `amend`, by edit.")]
     attempts: list[PreviewAttempt]
     losses: LossesByKind
     lost: Annotated[
         list[LostLine],
-        about("Each of these by message and line; none unless they may be read."),
+        about("Lost lines by message; empty if the text may not be read."),
     ]
     effect: Effect
     request: Annotated[

@@ -241,7 +241,7 @@ class FileRowsArguments(Arguments):
     """Sessions in files."""
 
     sessions: Annotated[
-        str, about("Their ids, with commas between.", pattern="^[0-9a-f]{32}(,[0-9a-f]{32}){0,99}$")
+        str, about("Ids, separated by commas.", pattern="^[0-9a-f]{32}(,[0-9a-f]{32}){0,99}$")
     ]
 
 
@@ -249,7 +249,7 @@ class FileRowsAnswer(Answer):
     """Rows of sessions in files."""
 
     sessions: Annotated[
-        list[ListRow], about("Those that there are; what is not `is_read` can be asked for again.")
+        list[ListRow], about("Rows of the sessions found; ask again for those without `is_read`.")
     ]
 
 
