@@ -1,4 +1,4 @@
-"""All tables, one after the other: `python -m benchmarks`, or some: `python -m benchmarks turns bulk`."""
+"""Print all tables: `python -m benchmarks`, or some: `python -m benchmarks turns bulk`."""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""What compaction in layers is measured against: a plain summary, by a scripted model."""
+"""The baseline for compaction in layers: a plain summary by a scripted model."""
 
 import re
 from collections import Counter
@@ -17,19 +17,19 @@ from refold.tokens.usage import Usage
 
 SENTENCE = re.compile(r"[^\n.!?。！？]{4,}(?:[.!?。！？](?=\s|$)|[.!?。！？][^\s][^\n.!?。！？]*)*")
 LONGEST = 300
-"""Characters of a sentence; a longer one is cut."""
+"""Maximum characters of a sentence; longer ones are cut."""
 PROMPT = "Summarise the conversation so far."
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A summary as it is made most often: the model is given what is to be hidden, and what it answers stands
-    instead of it. No record beside it, and an earlier summary is summarised again."""
+    """The most common kind of summary: the model is given the messages to hide, and its answer
+    replaces them. There is no record beside it, and an earlier summary is summarised again."""
 
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
-        """The summary of what the view shows of `messages[start:stop]`."""
+        """Summarise what the view shows of `messages[start:stop]`."""
         room = max_tokens - view.profile.count(wrap_summary(""))
         answer = yield Ask(
             PROMPT, max(1, room), messages=tuple(turns(_iter_shown(view, start, stop)))
@@ -44,25 +44,25 @@ def _iter_shown(view: View, start: int, stop: int) -> Iterator[Message]:
 
 
 def turns(messages: Iterator[Message] | Sequence[Message]) -> Iterator[Message]:
-    """Each message as text, a tool's answer as the user's."""
+    """Yield each message as text, with tool results as user messages."""
     for message in messages:
         if text := readable_text(message):
             yield Message("assistant" if message.role == "assistant" else "user", (Text(text),))
 
 
 Choice = Callable[[Sequence[Message], int], str]
-"""From what was said, and the length of an answer in characters, to the answer."""
+"""Function from the messages and the length of an answer in characters to the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """A scripted model that answers with sentences of what it is asked about, as many as fit: no model of
-    language, but prose with which the same questions can be answered. Priced as a model."""
+    """A scripted model that answers with as many sentences of the given messages as fit: not a
+    language model, but prose from which the same questions can be answered. Priced as a model."""
 
     choose: Choice
 
     def __call__(self, ask: Ask) -> Answer:
-        """The answer, with what it used and cost."""
+        """Return the answer with its usage and cost."""
         size, text = 5 * ask.max_tokens, ""
         while size > 40:
             text = self.choose(ask.messages, size)
@@ -77,12 +77,13 @@ class Extract:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of *text*, none longer than `LONGEST`."""
+    """Return the sentences of *text*, each cut to `LONGEST`."""
     return [" ".join(sentence.split())[:LONGEST] for sentence in SENTENCE.findall(text)]
 
 
 def beginnings(messages: Sequence[Message], size: int) -> str:
-    """How each turn begins, all to the same length; of too many turns every nth."""
+    """Return the beginning of each turn, all cut to the same length; of too many turns every
+    nth."""
     lines = [" ".join(message.text[:1_000].split()) for message in messages]
     each = max(60, size // max(1, len(lines)))
     step = max(1, round(each * len(lines) / size))
@@ -90,7 +91,8 @@ def beginnings(messages: Sequence[Message], size: int) -> str:
 
 
 def typical(messages: Sequence[Message], size: int) -> str:
-    """The sentences with the most frequent words (SumBasic: the mean probability of a sentence's words), in order."""
+    """Return the sentences with the most frequent words (SumBasic: the mean probability of a
+    sentence's words), in order."""
     unique = list(
         dict.fromkeys(sentence for message in messages for sentence in sentences(message.text))
     )

@@ -1,4 +1,4 @@
-"""What the calls of a replayed session would be billed, with a prompt cache and without."""
+"""Bills of the calls of a replayed session, with a prompt cache and without."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from refold.tokens.count import Counter
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a model costs, in US dollars per million tokens, and when that was so."""
+    """Prices of a model in US dollars per million tokens, and their date."""
 
     model: str
     date: str
@@ -20,11 +20,11 @@ class Prices:
     cached: float
     """Input that is read from a cache."""
     written: float
-    """Input that is written to the cache, for five minutes."""
+    """Input that is written to the cache for five minutes."""
 
     @property
     def row(self) -> tuple[float, float, float, float]:
-        """As `refold.models` takes it."""
+        """Return the prices in the form that `refold.models` takes."""
         return self.input, self.output, self.cached, self.written
 
     def __str__(self) -> str:
@@ -39,12 +39,12 @@ PRICES = Prices("Claude Opus 5.5", "November 2026", input=4.0, output=20.0, cach
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """US dollars."""
+    """A bill in US dollars."""
 
     plain: float = 0.0
     """Without a cache."""
     cached: float = 0.0
-    """With one that never lapses between two calls."""
+    """With a cache that never expires between two calls."""
 
     def __add__(self, other: "Bill") -> "Bill":
         return Bill(self.plain + other.plain, self.cached + other.cached)
@@ -52,20 +52,20 @@ class Bill:
 
 @dataclass(slots=True)
 class Meter:
-    """Bills the calls of one conversation, one after the other. What the request has in common with the
-    one before, from its beginning on and message by message, is read from the cache; all else is written to it."""
+    """Bills the calls of one conversation in order. The messages of the common prefix with the
+    previous request are read from the cache; the rest is written to it."""
 
     count: Counter
     prices: Prices = PRICES
     sent: tuple[Message, ...] | None = None
-    """Messages of the request before."""
+    """Messages of the previous request."""
     tokens: int = 0
-    """And its tokens."""
+    """Tokens of the previous request."""
     breaks: int = 0
-    """Requests that did not continue the one before."""
+    """Requests that did not continue the previous one."""
 
     def call(self, view: View, output: int) -> Bill:
-        """The bill for the request of *view*, answered in *output* tokens."""
+        """Return the bill for the request of *view* with an answer of *output* tokens."""
         same = self._same(view)
         fresh = view.tokens - same
         self.sent, self.tokens = view.messages, view.tokens
@@ -76,7 +76,7 @@ class Meter:
         )
 
     def _same(self, view: View) -> int:
-        """Tokens that the cache knows: system prompt, tools, and messages as they were."""
+        """Return the cached tokens: system prompt, tools and unchanged messages."""
         if self.sent is None:
             return 0
         first = common(self.sent, view.messages)
@@ -87,6 +87,6 @@ class Meter:
 
 
 def common(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """How many messages both begin with."""
+    """Return the number of messages in the common prefix."""
     pairs = enumerate(zip(before, now, strict=False))
     return next((at for at, (a, b) in pairs if a is not b and a != b), min(len(before), len(now)))

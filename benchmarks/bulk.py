@@ -1,4 +1,5 @@
-"""Compacting a million tokens, from JSON bytes to JSON bytes: time and memory; import and install."""
+"""Compaction of a million tokens from JSON bytes to JSON bytes: time and memory. Also import and
+install."""
 
 import json
 import subprocess
@@ -42,19 +43,20 @@ print(taken, grown / len(body), said, view.tokens, len(out))
 
 
 def million() -> bytes:
-    """A session of about a million tokens as a request body."""
+    """Return a session of about a million tokens as a request body."""
     return json.dumps({"model": "claude-opus-5-5", "messages": anthropic(7_200)}).encode()
 
 
 def chats() -> bytes | None:
-    """Four recorded chats one behind another, a million tokens; None where they are not."""
+    """Return four recorded chats concatenated, a million tokens, or None if they are missing."""
     turns = [turn for talk in realmem(datasets()) for turn in talk.messages]
     messages = [{"role": role, "content": text} for role, text in turns]
     return json.dumps({"model": "gpt-5.2", "messages": messages}).encode() if messages else None
 
 
 def run(path: Path, kind: str, target: int) -> list[str]:
-    """One row, measured in processes of their own (median time of 3, memory beyond the body itself)."""
+    """Return one row, measured in separate processes (median time of 3, memory beyond the body
+    itself)."""
     taken, growth, original, sent, _ = sorted(
         _figures(path, kind, target, "timed") for _ in range(3)
     )[1]
@@ -76,7 +78,7 @@ def _figures(path: Path, kind: str, target: int, how: str) -> list[float]:
 
 
 def import_time(statement: str) -> float:
-    """Milliseconds that *statement* adds to a bare interpreter: the median of 11."""
+    """Return the milliseconds that *statement* adds to a bare interpreter: the median of 11."""
     taken = []
     for _ in range(11):
         code = f"import time; t = time.perf_counter(); {statement}; print((time.perf_counter() - t) * 1000)"
@@ -88,7 +90,8 @@ def import_time(statement: str) -> float:
 
 
 def measure_installed() -> float:
-    """Megabytes of the package as its wheel would install it (compiled files included)."""
+    """Return the megabytes of the package as its wheel would install it, compiled files
+    included."""
     source = ROOT / "src" / "refold"
     return sum(path.stat().st_size for path in source.rglob("*") if path.is_file()) / 1e6
 

@@ -1,9 +1,10 @@
-"""Compaction in layers: tokens, seconds a call, cost and integrity, against truncation and plain summaries.
+"""Compaction in layers against truncation and plain summaries.
 
-Layer 1 is `cleared`, layer 2 `kept.ours`, both from `TRIGGER` of the session's full size on. A plain
-summary has the trigger and the tail of layer 2, truncation as many tokens.
+Reports tokens, seconds per call, cost and integrity. Layer 1 is `cleared`, layer 2 `kept.ours`.
+Both start at `TRIGGER` of the full size. A plain summary has the trigger and the tail of layer 2,
+truncation as many tokens.
 
-python -m benchmarks.layers [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
+python -m benchmarks.layers [datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
 """
 
 import os
@@ -51,11 +52,11 @@ from refold.strategies import (
 )
 
 TRIGGER = 0.24
-"""When layers compact: at this share of a session's full size, as in `benchmarks.kept`; down to `TARGET` of it."""
+"""Share of a session's full size at which layers compact (`benchmarks.kept`), to `TARGET` of it."""
 POINTS = 6
-"""Calls of a dataset at which requests are timed and questions asked, at least one of each session."""
+"""Calls per dataset at which requests are timed and questions asked, at least one per session."""
 SESSIONS = 6
-"""Of a dataset with more, the longest ones."""
+"""Maximum number of sessions per dataset, the longest ones."""
 SPEED = Speed()
 
 AS_IT_IS, LAYER_1, LAYER_2 = (
@@ -75,22 +76,22 @@ PROSE: dict[str, Choice] = {
 
 @dataclass(frozen=True)
 class Policy:
-    """What is done with a session."""
+    """How the requests of a session are shortened."""
 
     strategies: Sequence[Strategy] = ()
     trigger: float = 2.0
-    """As a share of the session's full size."""
+    """Share of the session's full size."""
     target: float = 2.0
     ask: Asker | None = None
     searchable: bool = True
-    """Whether the agent can search for what is hidden."""
+    """Whether the agent can search hidden messages."""
     always: bool = False
     """Whether it acts at every call."""
     window: LastTokens | None = None
-    """What each request is cut to."""
+    """Truncation of each request."""
 
     def compactor(self, recording: Recording) -> Compactor:
-        """A compactor for one replay."""
+        """Return a compactor for one replay."""
         size, fixed = recording.size, recording.fixed
         due, goal = fixed + int(self.trigger * size), fixed + int(self.target * size)
         budget = Budget(0, 0, progress=0, hysteresis=0) if self.always else Budget(due, goal)
@@ -99,12 +100,14 @@ class Policy:
 
 
 def clear_strategies() -> list[Strategy]:
-    """Layer 1: no model, and nothing is summarised. The newest four groups of calls stay."""
+    """Return layer 1, which needs no model and summarises nothing. The newest four groups of calls
+    stay."""
     return [DropDuplicates(), ClearThinking(), ClearToolResults(keep=4), ClearToolInputs(keep=4)]
 
 
 def policies(recording: Recording) -> dict[str, Policy]:
-    """Every policy for *recording* but truncation, which takes as many tokens as layer 2 did."""
+    """Return the policies for *recording*, without truncation, which needs the tokens of layer
+    2."""
     strategies = ours(recording.size)
     caps = [strategy.max_tokens for strategy in strategies if isinstance(strategy, Summarize)]
     due = TRIGGER, TRIGGER * TARGET
@@ -125,18 +128,18 @@ def policies(recording: Recording) -> dict[str, Policy]:
 
 
 class Point(NamedTuple):
-    """One call that is looked at closely."""
+    """One call that is examined closely."""
 
     tokens: int
     bill: Bill
     scores: Mapping[str, Score]
     requests: tuple[Request, Request]
-    """The call before it, and the call."""
+    """The previous call and this one."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A session, or several, under one policy."""
+    """Results of one policy for one or more sessions."""
 
     sent: Replay = field(default_factory=Replay)
     bill: Bill = field(default_factory=Bill)
@@ -154,7 +157,7 @@ class Run:
 
     @property
     def scores(self) -> dict[str, Score]:
-        """The answers at all points, by kind."""
+        """Return the answers at all points by kind."""
         return {
             kind: reduce(add, (point.scores[kind] for point in self.points), Score())
             for kind in KINDS
@@ -163,14 +166,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Job:
-    """A recording, and how many of its calls are looked at closely."""
+    """A recording and the number of its calls to examine closely."""
 
     recording: Recording
     points: int = POINTS
 
 
 def measure(job: Job) -> dict[str, Run]:
-    """Every policy on one recording."""
+    """Run every policy on one recording."""
     recording, index = job.recording, Index()
     rows = {name: replay(job, policy, index) for name, policy in policies(recording).items()}
     window = last_tokens(recording, rows[LAYER_2].sent.tokens)
@@ -179,7 +182,7 @@ def measure(job: Job) -> dict[str, Run]:
 
 
 def replay(job: Job, policy: Policy, index: Index) -> Run:
-    """All calls of a recording under one policy."""
+    """Replay all calls of a recording under one policy."""
     recording, run, meter = job.recording, Run(), Meter(counted)
     calls = recording.calls
     close = {calls[n * len(calls) // job.points - 1] for n in range(1, job.points + 1)}
@@ -197,7 +200,7 @@ def replay(job: Job, policy: Policy, index: Index) -> Run:
 
 
 def requests(recording: Recording, compactor: Compactor) -> Iterator[tuple[int, View]]:
-    """Position and view of each model call."""
+    """Yield the position and the view of each model call."""
     envelope = open_payload(recording.payload)
     name, head = envelope.codec.FIELD, envelope.head
     for at in recording.calls:
@@ -222,7 +225,7 @@ def _point(
 
 
 def system_of(recording: Recording) -> str:
-    """The text of the system prompt."""
+    """Return the text of the system prompt."""
     head = open_payload(recording.payload).system
     return "\n".join(part.text for part in head if isinstance(part, Text))
 
@@ -234,17 +237,17 @@ class Seconds(NamedTuple):
     """Mean seconds of a call."""
 
     cold: float
-    """Nothing of it is in the provider's cache."""
+    """Nothing is in the provider's cache."""
     warm: float
-    """The call before it was just made."""
+    """The previous call was just made."""
 
 
 Taken = Mapping[tuple[str, str], Seconds]
-"""What calls take, by dataset and policy."""
+"""Seconds per call by dataset and policy."""
 
 
 def latency(runs_by_dataset: Mapping[str, Mapping[str, Run]], speed: Speed = SPEED) -> Taken:
-    """What the calls at all points of each dataset take by policy, each measured over HTTP."""
+    """Measure the calls at all points over HTTP: mean seconds by dataset and policy."""
     points = [
         ((name, policy), point)
         for name, runs in runs_by_dataset.items()
@@ -262,7 +265,7 @@ def latency(runs_by_dataset: Mapping[str, Mapping[str, Run]], speed: Speed = SPE
 
 
 def integrity(scores: Mapping[str, Score]) -> tuple[float, float]:
-    """The mean over all kinds: share of answers that are visible, and that are visible or found."""
+    """Return the mean shares over all kinds of answers visible, and visible or found."""
     asked = [score for score in scores.values() if score.asked]
     return (
         fmean([score.visible / score.asked for score in asked] or [1.0]),
@@ -271,7 +274,7 @@ def integrity(scores: Mapping[str, Score]) -> tuple[float, float]:
 
 
 def one_call(name: str, runs: Mapping[str, Run], seconds: Taken) -> str:
-    """Tokens, latency, cost and integrity of a call, the mean over all points."""
+    """Return a table of tokens, latency, cost and integrity of a call, as means over all points."""
     rows = []
     for policy, run in runs.items():
         visible, reachable = integrity(run.scores)
@@ -299,7 +302,7 @@ def one_call(name: str, runs: Mapping[str, Run], seconds: Taken) -> str:
 
 
 def whole_session(runs: Mapping[str, Run]) -> str:
-    """Tokens, cost and artifact recall of all calls."""
+    """Return a table of tokens, cost and artifact recall of all calls."""
     rows = [
         [
             name,
@@ -324,12 +327,12 @@ def whole_session(runs: Mapping[str, Run]) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """A percentage; a dash where there is nothing to have a share of."""
+    """Format a percentage, or a dash if the whole is 0."""
     return f"{part / whole:.0%}" if whole else "-"
 
 
 def together(all_runs: Iterable[Mapping[str, Run]]) -> dict[str, Run]:
-    """Policy by policy, all recordings."""
+    """Return the sums over all recordings by policy."""
     total: dict[str, Run] = {}
     for rows in all_runs:
         for name, run in rows.items():
@@ -338,13 +341,13 @@ def together(all_runs: Iterable[Mapping[str, Run]]) -> dict[str, Run]:
 
 
 def jobs_of(recordings: Sequence[Recording]) -> list[Job]:
-    """The longest recordings, and the points that fall to each."""
+    """Return jobs for the longest recordings, with the points divided among them."""
     longest = sorted(recordings, key=lambda recording: -recording.size)[:SESSIONS]
     return [Job(recording, max(1, POINTS // len(longest))) for recording in longest]
 
 
 def report(name: str, many: int, runs: Mapping[str, Run], seconds: Taken) -> str:
-    """The two tables of a dataset."""
+    """Return the two tables of a dataset."""
     full = runs[AS_IT_IS]
     asked = sum(score.asked for score in full.scores.values())
     sizes = f"{name}: {many} session{'s' * (many > 1)}, {full.sent.calls:,} calls, {len(full.points)} of them closely"
@@ -354,7 +357,7 @@ def report(name: str, many: int, runs: Mapping[str, Run], seconds: Taken) -> str
 
 
 def measure_all(jobs: Mapping[str, Sequence[Job]]) -> dict[str, dict[str, Run]]:
-    """What the recordings of each dataset gave, two measured at a time."""
+    """Measure two recordings at a time; return the results by dataset and policy."""
     with ProcessPoolExecutor(2) as pool:
         done = pool.map(measure, [job for some in jobs.values() for job in some])
         return {name: together([next(done) for _ in some]) for name, some in jobs.items()}

@@ -1,7 +1,8 @@
-"""Replay a recorded conversation under a policy: does what is sent still hold what a call needs?
+"""Replay a recorded conversation under a policy and check what the requests still hold of what
+calls need.
 
 At each model call the policy shows a view of everything before it. A call needs the identifiers
-that its arguments use for the first time and that a tool result introduced. No model is asked: a
+that its arguments use for the first time and that a tool result introduced. No model is asked. A
 model may overlook a string that is sent, so this recall is an upper bound of a model's.
 """
 
@@ -28,20 +29,20 @@ STRUCTURED = re.compile(
     r"|\b[A-Z][a-z]+[A-Z]\w+"  # PascalCase
     r"|\b[0-9a-f]{7,40}\b"  # hashes
 )
-"""Identifiers of programs: words whose structure alone shows what they are."""
+"""Identifiers of programs: words that are recognised by their structure alone."""
 
 _GROUP = re.compile(
     r"(?<![^\s\"{}])[^\s\"{}]{1,1000}+(?<=/)\{[^\s\"{}]++\}(?:/(?:\{[^\s\"{}]++\}|[^\s\"{}]++))?"
 )
-"""Paths of folders, as `refold.summarizers.heuristic.layout.group_paths` writes them."""
+"""Groups of paths, as `refold.summarizers.heuristic.layout.group_paths` writes them."""
 
 Place = Literal["tail", "stub", "summary"]
-"""Where an identifier can be read: in an unchanged message, else in what is shown instead of one
-message, else in what is shown instead of several."""
+"""Where an identifier is readable: in an unchanged message, else in the replacement of one message,
+else in the replacement of several."""
 
 
 class Need(NamedTuple):
-    """An identifier that a call uses for the first time, and that a tool result introduced."""
+    """An identifier that a call uses for the first time and that a tool result introduced."""
 
     at: int
     """Position of the message that makes the call."""
@@ -55,13 +56,13 @@ class Replay:
     calls: int = 0
     """Model calls."""
     tokens: int = 0
-    """Tokens of the messages of all requests; stubs and summaries count, too."""
+    """Tokens of the messages of all requests, stubs and summaries included."""
     breaks: int = 0
-    """Calls whose request does not continue the one before, so that a prompt cache breaks."""
+    """Calls whose request does not continue the previous one, so that a prompt cache breaks."""
     needed: int = 0
     """Identifiers that the calls needed."""
     survived: Mapping[Place, int] = field(default_factory=dict)
-    """How many of these the request held, by the first place where they are."""
+    """Number of these that the requests held, by the first place of each."""
 
     @property
     def recall(self) -> float:
@@ -85,9 +86,9 @@ class Recording:
     """A recorded conversation that can be replayed under any policy."""
 
     payload: dict[str, Any]
-    """A request body with the whole conversation."""
+    """Request body with the whole conversation."""
     pattern: re.Pattern[str] = STRUCTURED
-    """What counts as an identifier."""
+    """Pattern of identifiers."""
 
     @cached_property
     def messages(self) -> Sequence[Message]:
@@ -96,26 +97,26 @@ class Recording:
 
     @cached_property
     def calls(self) -> tuple[int, ...]:
-        """Find where the model was called: the first message of each answer."""
+        """Return the positions of model calls: the first message of each answer."""
         messages = self.messages
         answers = (at for at, message in enumerate(messages) if message.role == "assistant")
         return tuple(at for at in answers if at and messages[at - 1].role != "assistant")
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
-        """Find what the calls need, in order."""
+        """Return what the calls need, in order."""
         head = open_payload(self.payload).system
         system = "\n".join(part.text for part in head if isinstance(part, Text))
         return tuple(_needs(self.messages, self.pattern, system))
 
     @property
     def size(self) -> int:
-        """Count the tokens of the whole conversation, without system prompt and tools."""
+        """Count the tokens of the whole conversation without system prompt and tools."""
         return sum(map(count_message, self.messages))
 
     @property
     def fixed(self) -> int:
-        """Count the tokens of system prompt and tools, which a budget has to allow for, too."""
+        """Count the tokens of system prompt and tools, which a budget must include."""
         envelope = open_payload(self.payload)
         return count_fixed(envelope.system, envelope.tools)
 
@@ -131,7 +132,7 @@ class Recording:
 
     @cached_property
     def found(self) -> dict[str, list[int]]:
-        """Find the messages whose text holds each needed identifier."""
+        """Return the positions of the messages whose text holds each needed identifier."""
         texts = [plain_text(message) for message in self.messages]
         return {
             name: [at for at, text in enumerate(texts) if name in text]
@@ -139,8 +140,8 @@ class Recording:
         }
 
     def replay(self, compactor: Compactor, shorten: Callable[[View], View] | None = None) -> Replay:
-        """Send every request of the recording as *compactor*, and *shorten* after it, would have had
-        it.
+        """Compact every request of the recording with *compactor*, then *shorten*, and return the
+        sums.
 
         Raises what the compactor raises. Takes the time of a session of this length.
         """
@@ -156,7 +157,7 @@ class Recording:
         return total
 
     def _requests(self, compactor: Compactor) -> Iterator[tuple[int, View]]:
-        """Yield position and view of each model call."""
+        """Yield the position and the view of each model call."""
         envelope = open_payload(self.payload)
         name, head = envelope.codec.FIELD, envelope.head
         entries = self.payload[name]
@@ -213,7 +214,7 @@ def iter_strings(value: Any) -> Iterator[str]:
 def places(
     view: View, wanted: Sequence[str], positions: dict[str, list[int]]
 ) -> list[Place | None]:
-    """Tell where *view* still shows each name; *positions* has the messages that hold it."""
+    """Return where *view* still shows each name. *positions* has the messages that hold it."""
     if not wanted:
         return []
     swapped = "\n".join(_summary_texts(view, several=False))
@@ -238,7 +239,7 @@ def expand_groups(text: str) -> str:
 
 
 def _summary_texts(view: View, *, several: bool) -> Iterator[str]:
-    """Yield the texts that are shown instead of single messages, or of several."""
+    """Yield the texts that replace single messages, or several messages."""
     for edit, _ in view.visible_edits:
         if (edit.stop - edit.start > 1) == several:
             yield from map(plain_text, edit.insert)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table whose columns line up."""
+    """Return a Markdown table with aligned columns."""
     cells = [list(head), *map(list, rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     lines = [

@@ -1,4 +1,4 @@
-"""The overhead of one turn: a session that grows by 3 messages, against peers in the same run."""
+"""The overhead of one turn in a session that grows by 3 messages, against peers in the same run."""
 
 import json
 import statistics
@@ -17,21 +17,23 @@ from refold.strategies import SummarizeTo
 ROOT = Path(__file__).parent.parent
 SIZES = (100, 1_000, 10_000)
 STEPS = 10
-"""Turns of 3 messages that each size is measured over, three times: as many as the peers' worker takes."""
+"""Turns of 3 messages measured at each size, three times over, as many as in the peers' worker."""
 ROUNDS = 5
-"""Ours and the peers are measured in turn, so that what else the machine does falls on all alike."""
+"""Rounds that alternate between Refold and its peers, so that other load on the machine affects all
+alike."""
 NEVER = refold.Budget(10**9, 10**9)
 Figures = Mapping[str, Sequence[float]]
 """Milliseconds at each size."""
 
 
 def compactor() -> refold.Compactor:
-    """The default strategies with a trigger that is never reached: what a turn costs when nothing is due."""
+    """Return the default strategies with a trigger that is never reached: the cost of a turn
+    without compaction."""
     return refold.Compactor(refold.default_strategies(), NEVER)
 
 
 def growing(size: int) -> float:
-    """A session told only what is new: 3 messages appended and the payload read."""
+    """Measure a session that is given only new messages: 3 are appended and the payload is read."""
     history = anthropic(size + 300)
     talk = compactor().session(history[:size])
     steps = iter(range(size, size + 300, 3))
@@ -39,7 +41,7 @@ def growing(size: int) -> float:
 
 
 def growing_behind_summary(size: int) -> float:
-    """As `growing`, once a summary has taken the place of all but the newest messages."""
+    """Measure as `growing`, after a summary has replaced all but the newest messages."""
     size -= size % 3  # a request ends with a result
     history = anthropic(size + 300)
     compact = compactor()
@@ -51,12 +53,13 @@ def growing_behind_summary(size: int) -> float:
 
 
 def resent(size: int) -> float:
-    """The whole list again, 3 messages longer: the same objects, as an agent's loop sends them."""
+    """Measure the whole list sent again with 3 more messages: the same objects, as an agent loop
+    sends them."""
     return _resent(size, lambda history: history)
 
 
 def resent_copies(size: int) -> float:
-    """As `resent`, with every message a fresh object (as parsed from a request)."""
+    """Measure as `resent` with a new object for every message, as parsed from a request."""
     return _resent(size, lambda history: json.loads(json.dumps(history)))
 
 
@@ -70,7 +73,8 @@ def _resent(size: int, given: Callable[[list[Any]], list[Any]]) -> float:
 
 
 def cold(size: int) -> float:
-    """A history never seen before: decoded, hashed and counted from its beginning."""
+    """Measure a history that was never seen before: decoded, hashed and counted from its
+    beginning."""
     history = anthropic(size)
     return _median(lambda: compactor()(history).payload, 3)
 
@@ -90,7 +94,8 @@ def _times(prepare: Callable[[], Any], run: Callable[[Any], Any], times: int) ->
 
 
 def peers() -> Callable[[], Figures]:
-    """What measures the peers, in an environment of their own, which is made if there is none."""
+    """Return a function that measures the peers in a separate virtual environment, created if
+    missing."""
     python = ROOT / ".bench" / "bin" / "python"
     if not python.exists():
         venv.create(ROOT / ".bench", with_pip=True)
@@ -119,7 +124,7 @@ def peers() -> Callable[[], Figures]:
 
 
 def ours() -> Figures:
-    """Our own figures."""
+    """Return the figures of Refold."""
     runs = {
         "refold, growing session": growing,
         "refold, growing session behind a summary": growing_behind_summary,
@@ -131,7 +136,7 @@ def ours() -> Figures:
 
 
 def median_of(rounds: Sequence[Figures]) -> Figures:
-    """The median of each figure over several rounds."""
+    """Return the median of each figure over several rounds."""
     return {
         name: [statistics.median(r[name][i] for r in rounds) for i in range(len(SIZES))]
         for name in rounds[0]
@@ -139,7 +144,7 @@ def median_of(rounds: Sequence[Figures]) -> Figures:
 
 
 def main() -> None:
-    """Print the table: milliseconds a turn, medians, and how they grow."""
+    """Print the table: median milliseconds per turn and their growth."""
     measured = peers()
     rounds = [(ours(), measured()) for _ in range(ROUNDS)]
     mine, theirs = (median_of([pair[who] for pair in rounds]) for who in (0, 1))

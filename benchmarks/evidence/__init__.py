@@ -1,7 +1,7 @@
-"""What an agent can still work with after a compaction: `make evidence`.
+"""Measure what an agent can still work with after a compaction: `make evidence`.
 
-Plain recall asks whether a string that a later call needs is in the request; a list of names
-satisfies it. The measures here ask for more: that a name stands with what it was about (`tied`),
-that the lines a later edit replaces can be read (`edits`), and how much of that a summary gives for
-its tokens (`density`). Everything is deterministic.
+Plain recall asks whether a string that a later call needs is in the request. A bare list of names
+would pass. These measures are stricter: whether a name appears in its context (`tied`), whether the
+lines that a later edit replaces are readable (`edits`), and how much of that a summary gives per
+token (`density`). Everything is deterministic.
 """

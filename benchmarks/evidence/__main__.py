@@ -1,8 +1,8 @@
 """Print tables: `python -m benchmarks.evidence TABLE [tune|test|FOLDER] [sizes ...]`.
 
-FOLDER holds session files of any client that Refold reads. TABLE is `all`, `bits` or a name in `COMMANDS`. Sizes are for a table that is named; all have their
-own. `bits --model PATH.gguf [--results FILE]` asks a real model, takes an hour, and goes on with
-what its file holds.
+FOLDER holds session files of any client that Refold reads. TABLE is `all`, `bits` or a name in
+`COMMANDS`. Sizes replace the default sizes of a single table. `bits --model PATH.gguf [--results
+FILE]` asks a real model, takes an hour and resumes from the results in its file.
 """
 
 import argparse
@@ -39,12 +39,12 @@ TABLES = {
     "first_sight": first_sight.print_tables,
     "reading": reading.print_tables,
 }
-"""Each prints its tables for a split, at the sizes that it was given or at its own."""
+"""Functions that print the tables of a split, at the given sizes or at their default sizes."""
 COMMANDS = {**TABLES, "gallery": gallery.print_gallery}
 
 
 def main() -> None:
-    """Print what the arguments ask for; all tables of the split for tuning by default."""
+    """Print the tables that the arguments name, by default all tables of the tuning split."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*")
     parser.add_argument("--model", type=Path)

@@ -1,7 +1,8 @@
-"""What sessions are billed with a prompt cache, under several policies: `python -m benchmarks.evidence bill`.
+"""Bills of sessions with a prompt cache under several policies: `python -m benchmarks.evidence
+bill`.
 
-In units of the price of a token of plain input: writing to the cache costs 1.25, reading r, an
-answer 5 a token. Policies see what a gateway would see; the oracle knows the end.
+The unit is the price of a token of plain input: a cache write costs 1.25, a cache read r, an output
+token 5. Policies see what a gateway would see. The oracle also knows the future calls.
 """
 
 from collections import defaultdict
@@ -31,24 +32,24 @@ from refold.strategies import ClearThinking, ClearToolInputs, ClearToolResults
 from refold.tokens.model_table import Rates
 
 READ = (0.025, 0.05, 0.1)
-"""What reading a token costs."""
+"""Prices of reading a token from the cache."""
 CUTS = (50, 100, 200)
-"""Calls after which sessions that have as many are cut off, as if they ended there."""
+"""Numbers of calls at which long enough sessions are cut off, as if they ended there."""
 
 
 class Call(NamedTuple):
     """One call of a session that is never compacted."""
 
     new: int
-    """Tokens that came since the call before."""
+    """Tokens added since the previous call."""
     output: int
     """Tokens of the answer."""
     pause: float | None = 0.0
-    """Seconds since the call before; None for the first."""
+    """Seconds since the previous call; None for the first."""
 
 
 class Sizes(NamedTuple):
-    """A session by its sizes."""
+    """The sizes of a session in tokens."""
 
     fixed: int
     """Tokens of system prompt and tools."""
@@ -56,8 +57,8 @@ class Sizes(NamedTuple):
 
 
 def undo_compactions(trace: Trace) -> Sizes:
-    """Return a trace as if the client had never compacted by itself: where a request is smaller
-    than the one before, nothing is new."""
+    """Return a trace as if the client had never compacted: a request smaller than the previous one
+    has no new tokens."""
     before, calls = trace.fixed, list[Call]()
     for call in trace.calls:
         calls.append(Call(max(0, call.tokens - before), call.output, call.pause))
@@ -67,13 +68,12 @@ def undo_compactions(trace: Trace) -> Sizes:
 
 @dataclass(slots=True)
 class Meter:
-    """Bills the calls of one session, one after the other."""
+    """Bills the calls of one session in order."""
 
     rates: Rates
 
     def call(self, same: int, tokens: int, call: Call) -> float:
-        """Return the bill for a request of *tokens* that begins as the one before for *same* of
-        them."""
+        """Return the bill for *tokens*, of which the first *same* equal the previous request."""
         is_cold = call.pause is None or call.pause > self.rates.lifetime
         read = 0 if is_cold else same
         rates = self.rates
@@ -81,15 +81,16 @@ class Meter:
 
 
 Decide = Callable[[Figures, Rates], int | None]
-"""From a request to the tokens that it is compacted to, if it is."""
+"""Function from a request to the tokens that it is compacted to, or None."""
 
 
 def never(_: Figures, __: Rates) -> None:
-    """Send everything."""
+    """Never compact."""
 
 
 def at_size(trigger: int, goal: int) -> Decide:
-    """Compact requests of *trigger* tokens to *goal* of the conversation, whatever that costs."""
+    """Compact requests of *trigger* tokens to *goal* tokens of conversation, whatever that
+    costs."""
 
     def decide(figures: Figures, _: Rates) -> int | None:
         return figures.fixed + goal if figures.tokens >= trigger else None
@@ -98,8 +99,8 @@ def at_size(trigger: int, goal: int) -> Decide:
 
 
 def first_version(figures: Figures, rates: Rates) -> int | None:
-    """Decide as version 0.1 did: as many calls to come as there were, a quarter left, 30,000 tokens
-    at least."""
+    """Decide as version 0.1 did: expect as many calls as there were so far and keep a quarter of
+    the conversation, at least 30,000 tokens."""
     goal = figures.fixed + max(30_000, (figures.tokens - figures.fixed) // 4)
     removed, grown = figures.tokens - goal, figures.tokens - (figures.floor or figures.fixed)
     if figures.past == 0 or min(removed, grown) < 0.1 * figures.tokens:
@@ -129,14 +130,14 @@ POLICIES: dict[str, Decide] = {
 
 
 class Bills(NamedTuple):
-    """What a session was billed, call by call."""
+    """Bills of a session, call by call."""
 
     calls: list[float]
     compactions: int
 
 
 def bill_sizes(session: Sizes, rates: Rates, decide: Decide) -> Bills:
-    """Bill a session of which only sizes are known."""
+    """Return the bills of a session of which only sizes are known."""
     meter, bills, compactions = Meter(rates), list[float](), 0
     shown = unedited = session.fixed
     floor = 0
@@ -159,11 +160,11 @@ def bill_sizes(session: Sizes, rates: Rates, decide: Decide) -> Bills:
 
 
 def bill_oracle(session: Sizes, rates: Rates, goal: int, cut: int | None = None) -> float:
-    """Return the least that a session of *cut* calls can be billed if every compaction leaves
-    *goal* tokens of the conversation and all that follows is known."""
+    """Return the lowest possible bill of a session of *cut* calls if every compaction leaves *goal*
+    tokens of conversation and all later calls are known."""
     meter, calls = Meter(rates), session.calls[:cut]
     least = [inf] * len(calls)
-    """The least until a call at which it was compacted."""
+    """Lowest bill up to each call if the session is compacted at that call."""
     best = inf
     for last in range(-1, len(calls)):
         cost, shown = (0.0, session.fixed) if last < 0 else (least[last], session.fixed + goal)
@@ -180,18 +181,18 @@ def bill_oracle(session: Sizes, rates: Rates, goal: int, cut: int | None = None)
 
 
 class Row(NamedTuple):
-    """What a policy makes of many sessions."""
+    """Results of a policy over many sessions."""
 
     changes: list[float]
-    """The bill's change at each cut, and of whole sessions."""
+    """Change of the bill at each cut, and for whole sessions."""
     dearer: list[float]
-    """The share of whole sessions that cost over 1 % and over 3 % more, and the worst change."""
+    """Share of whole sessions that cost over 1 % and over 3 % more, and the worst change."""
     compactions: float
-    """A session."""
+    """Compactions per session."""
 
 
 def compare(plain: Sequence[Bills], bills: Sequence[Bills]) -> Row:
-    """Compare sessions with the same ones that are never compacted."""
+    """Compare sessions with the same sessions without compaction."""
     pairs = [
         (list(accumulate(a.calls)), list(accumulate(b.calls)))
         for a, b in zip(plain, bills, strict=True)
@@ -214,8 +215,8 @@ def compare(plain: Sequence[Bills], bills: Sequence[Bills]) -> Row:
 
 @dataclass(slots=True)
 class Compacted:
-    """A session's requests as a policy sends them, compacted by the strategies that are the default
-    at the size that it says."""
+    """The requests of a session as a policy sends them, compacted by the default strategies at the
+    size that it chooses."""
 
     session: Session
     rates: Rates
@@ -229,7 +230,7 @@ class Compacted:
 
     @classmethod
     def of(cls, session: Session, rates: Rates, decide: Decide) -> "Compacted":
-        """Begin a session."""
+        """Start a session."""
         quiet = Budget(Never(), 60_000)
         return cls(session, rates, decide, [], Compactor(budget=quiet, count=counted))
 
@@ -261,14 +262,15 @@ class Compacted:
 
 
 def strategies_of(decide: Decide, goal: int) -> tuple[Strategy, ...]:
-    """Version 0.1 cleared; all others summarise by default strategies."""
+    """Return the strategies of a policy: version 0.1 clears, all others use the default
+    strategies."""
     if decide is first_version:
         return ClearThinking(keep=2), ClearToolResults(keep=3), ClearToolInputs(keep=3)
     return default_strategies(goal)
 
 
 def replay_session(job: tuple[Session, str, float]) -> tuple[str, Bills, Score]:
-    """Replay one session under one policy, and score what its calls see."""
+    """Replay one session under one policy and score what its calls see."""
     session, name, read = job
     run = Compacted.of(session, rates_of(read), POLICIES[name])
     score = replay(session, lambda *_: run, 0)
@@ -276,7 +278,7 @@ def replay_session(job: tuple[Session, str, float]) -> tuple[str, Bills, Score]:
 
 
 def sizes_of(session: Session) -> Sizes:
-    """Return a recorded session by its sizes."""
+    """Return the sizes of a recorded session."""
     calls, grown = list[Call](), 0
     for at in session.calls:
         answer = takewhile(lambda message: message.role == "assistant", session.messages[at:])
@@ -305,12 +307,12 @@ HEAD = [
 
 
 def change(value: float) -> str:
-    """A change in percent."""
+    """Format a change in percent."""
     return "-" if isnan(value) else f"{100 * value:+.1f}"
 
 
 def cells(name: str, row: Row) -> list[str]:
-    """One row of a table."""
+    """Return one row of a table."""
     dearer = [f"{100 * share:.1f}" for share in row.dearer[:2]]
     return [
         name,
@@ -324,7 +326,7 @@ def cells(name: str, row: Row) -> list[str]:
 def oracle_cells(
     goal: int, sessions: Sequence[Sizes], plain: Sequence[Bills], rates: Rates
 ) -> list[str]:
-    """The row of a bound."""
+    """Return the row of an oracle."""
     changes = []
     for cut in (*CUTS, None):
         pairs = [
@@ -341,7 +343,7 @@ ORACLES = (DEFAULT_GOAL, 30_000)
 
 
 def print_traces() -> None:
-    """Print what sessions of which only sizes and times are known are billed."""
+    """Print the bills of sessions of which only sizes and times are known."""
     sessions = [undo_compactions(trace) for trace in load_traces()]
     if not sessions:
         return
@@ -364,7 +366,7 @@ def print_traces() -> None:
 
 
 def print_recorded(split: str, read: Sequence[float]) -> None:
-    """Print what recorded sessions are billed, and what of them later calls still see."""
+    """Print the bills of recorded sessions, and what later calls still see of them."""
     sessions = list(load_sessions(split))
     sizes = [sizes_of(session) for session in sessions]
     counts = ", ".join(
@@ -392,7 +394,7 @@ def print_recorded(split: str, read: Sequence[float]) -> None:
 
 
 def recall_cells(score: Score) -> list[str]:
-    """What later calls of a session still see."""
+    """Return the cells for what later calls still see."""
     return [
         percent(score.plain, score.names),
         percent(score.tied, score.names),
@@ -401,6 +403,6 @@ def recall_cells(score: Score) -> list[str]:
 
 
 def print_tables(split: str, prices: Sequence[int] = ()) -> None:
-    """Print all tables; *prices* of reading in thousandths."""
+    """Print all tables. *prices* of cache reads are in thousandths."""
     print_traces()
     print_recorded(split, [price / 1_000 for price in prices] or READ)

@@ -1,4 +1,4 @@
-"""What an oracle would have to quote: the lines that the calls after a compaction need."""
+"""Lines that an oracle would have to quote because the calls after a compaction need them."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from benchmarks.table import table
 from refold.tokens.count import estimate
 
 TAIL, ROOM = 0.6, 0.4
-"""Shares of a target that the newest messages and a summary have."""
+"""Shares of a target for the newest messages and for the summary."""
 
 
 class Quoted(NamedTuple):
@@ -24,21 +24,21 @@ class Quoted(NamedTuple):
     tokens: int
     names: int
     bare: int
-    """Names of which it can show no more than themselves."""
+    """Number of names of which it can show nothing but the name."""
 
 
 def is_bare(name: str, blocks: Sequence[str]) -> bool:
-    """Does no line of *blocks* say enough beside *name* to tie it? `uuid: msg.uuid` does not tie
-    `msg.uuid`, nor does a quotation of it: only the text as it was, or a list of files if the name
-    is a path."""
+    """Return whether no line of *blocks* has enough other words to tie *name*. `uuid: msg.uuid`
+    does not tie `msg.uuid`, nor does a quotation of it. Only the original text does, or a list of
+    files if the name is a path."""
     own = content_words(name)
     lines = (line for block in blocks for line in iter_occurrences(name, block))
     return "/" not in name and all(len(content_words(line) - own) < TIES for line in lines)
 
 
 def iter_quoted(session: Session, window: int) -> Iterator[Quoted]:
-    """Yield, for each call at which a session may be compacted to half of *window* tokens, the
-    lines that the next as many tokens of calls need and the tail does not hold."""
+    """Yield what an oracle would quote at each call at which a session may be compacted to half of
+    *window* tokens: the lines outside the tail that the calls within the next half window need."""
     needs, target = needs_by_call(session), window // 2
     wanted = sorted({at for at, names in needs.names.items() if names} | needs.edits.keys())
     blocks = ["\n".join(iter_blocks(message)) for message in session.messages]
@@ -70,8 +70,8 @@ def iter_quoted(session: Session, window: int) -> Iterator[Quoted]:
 
 
 def print_tables(split: str, windows: Sequence[int] = ()) -> None:
-    """Print how many tokens the lines take, beside the room of a summary, and how many of the names
-    in them no line ties."""
+    """Print the tokens of these lines beside the room of a summary, and the share of their names
+    that no line ties."""
     rows = []
     for window in windows or WINDOWS:
         sessions = load_sessions(split, at_least=int(1.5 * window))

@@ -1,4 +1,4 @@
-"""A chart of what is tied against what it costs, as SVG: `docs/evidence.svg`."""
+"""A chart of tied recall against cost, as SVG: `docs/evidence.svg`."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ WINDOWS = (15_000, 30_000)
 LEAST_SESSION = 45_000
 WIDTH, HEIGHT = 960, 560
 LEFT, TOP, RIGHT, BOTTOM = 60, 50, 310, 60
-"""Margins; the names stand in the right one."""
+"""Margins; the right one holds the names."""
 BILLS = (40, 50, 60, 70, 80, 90, 100, 120, 150, 200, 250, 300)
-"""Written below the axis, which is logarithmic: a cache that breaks at every call is dear."""
+"""Labels of the logarithmic axis: a cache that breaks at every call is expensive."""
 LINE = 17
 """Pixels between two names."""
 STYLE = """
@@ -39,18 +39,18 @@ text { font: 12px sans-serif; fill: #57606a } .title { font-size: 15px; fill: #2
 
 
 class Place(NamedTuple):
-    """What a policy costs, in % of no compaction, and what it ties, in %."""
+    """Bill of a policy in % of no compaction, and its tied recall in %."""
 
     bill: float
     tied: float
 
 
 Curves = Mapping[str, Sequence[Place]]
-"""By policy, from the smallest window to the largest."""
+"""Places by policy, from the smallest window to the largest."""
 
 
 def measure(job: tuple[Sequence[Session], str, int]) -> Place:
-    """Replay all sessions under one policy in one window."""
+    """Replay all sessions under one policy at one window."""
     sessions, name, window = job
     total = Score()
     for session in sessions:
@@ -59,7 +59,7 @@ def measure(job: tuple[Sequence[Session], str, int]) -> Place:
 
 
 class Scale(NamedTuple):
-    """From figures to pixels."""
+    """A linear scale from values to pixels."""
 
     lowest: float
     highest: float
@@ -67,13 +67,13 @@ class Scale(NamedTuple):
     stop: float
 
     def __call__(self, value: float) -> float:
-        """The pixel of a value."""
+        """Return the pixel of a value."""
         share = (value - self.lowest) / (self.highest - self.lowest)
         return round(self.start + share * (self.stop - self.start), 1)
 
 
 def spread(heights: Sequence[float]) -> list[float]:
-    """Move names apart that stand too near, downwards, and up again if they leave the chart."""
+    """Move names apart that are too close, downwards, and up again if they leave the chart."""
     order = sorted(range(len(heights)), key=lambda at: heights[at])
     places, last = list(heights), float("-inf")
     for at in order:
@@ -85,7 +85,7 @@ def spread(heights: Sequence[float]) -> list[float]:
 
 
 def draw(curves: Curves, title: str) -> str:
-    """Draw the curves; the names stand right of them, at the height of their last place."""
+    """Draw the curves, with the names at the right at the height of their last place."""
     every = [place for places in curves.values() for place in places]
     bills, ties = [math.log(place.bill) for place in every], [place.tied for place in every]
     x = Scale(min(bills) - 0.05, max(bills) + 0.05, LEFT, WIDTH - RIGHT)
@@ -137,7 +137,7 @@ def draw_curve(name: str, places: Sequence[tuple[float, float]], height: float) 
 
 
 def print_tables(split: str, windows: Sequence[int] = ()) -> None:
-    """Write the chart, and print where each policy stands."""
+    """Write the chart and print the place of each policy."""
     sessions = list(load_sessions(split, at_least=LEAST_SESSION))
     jobs = list(product(all_policies(), windows or WINDOWS))
     with ProcessPoolExecutor(2) as pool:

@@ -1,7 +1,8 @@
 """Summaries to read: `python -m benchmarks.evidence gallery > gallery.md`.
 
-They quote the recordings, which are no part of this repository; so neither is the page. `gallery
-demo` prints what each policy's model sees of the demo's session, which is ours: docs/gallery.md.
+They quote the recordings, which are not part of this repository, so the page is not either.
+`gallery demo` prints what the model sees of the demo session, which is ours, under each policy:
+docs/gallery.md.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from refold.session_files import demo_session
 TARGETS = (4_000, 12_000)
 LEAST_SESSION = 50_000
 OF_A_CLIENT = 2
-"""Sessions of one client, or talks of one data set."""
+"""Number of sessions per client, or of conversations per data set."""
 COMPARED = (
     REFERENCE,
     "Refold 0.1",
@@ -34,13 +35,13 @@ COMPARED = (
     "OpenCode's prune",
 )
 DEMO_SHARE = 0.75
-"""Where the demo's session is compacted: at this share of its calls."""
+"""Share of the calls of the demo session after which it is compacted."""
 QUOTED = 3_000
-"""Characters that are quoted of how a view begins; the first one is whole."""
+"""Characters quoted from the beginning of each view; the first view is quoted whole."""
 
 
 def iter_sessions(split: str) -> Iterator[Session]:
-    """Yield some sessions of each client and some talks of each data set."""
+    """Yield some sessions of each client and some conversations of each data set."""
     counts: dict[str, int] = {}
     for session in load_sessions(split, at_least=LEAST_SESSION):
         counts[session.client] = counts.get(session.client, 0) + 1
@@ -52,14 +53,14 @@ def iter_sessions(split: str) -> Iterator[Session]:
 
 
 def summarize(session: Session, target: int) -> Iterator[str]:
-    """Yield what stands instead of messages after one compaction of the whole session."""
+    """Yield the texts that replace messages after one compaction of the whole session."""
     sent = POLICIES[REFERENCE](session, 2 * target)(session.payload, session.messages)
     originals = frozenset(block for m in session.messages for block in iter_blocks(m))
     yield from Request.of(sent, History(originals, {})).rewritten
 
 
 def print_demo(target: int) -> None:
-    """Print what each policy shows of the demo's session, and which of the state is in it."""
+    """Print what each policy shows of the demo session, and which items of the state are in it."""
     session = Session("demo", "demo", {"messages": demo_session()})
     at = session.calls[int(DEMO_SHARE * len(session.calls))]
     history, views = session.messages[:at], dict[str, Sequence[Message]]()
@@ -86,7 +87,8 @@ def print_demo(target: int) -> None:
 
 
 def print_gallery(split: str, targets: Sequence[int] = ()) -> None:
-    """Print the summaries of some sessions at each target as Markdown, or views of the demo's."""
+    """Print the summaries of some sessions at each target as Markdown, or views of the demo
+    session."""
     if split == "demo":
         print_demo(*(targets or TARGETS[:1]))
         return

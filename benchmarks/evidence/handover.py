@@ -1,4 +1,5 @@
-"""Hand-over: does a request show a successor where the work stands, after 1, 5 and 10 compactions?"""
+"""Hand-over: whether a request shows a successor the state of the work after 1, 5 and 10
+compactions."""
 
 import re
 from collections import Counter
@@ -21,9 +22,9 @@ from refold.messages import Message, ToolCall
 
 COMPACTIONS = (1, 5, 10)
 CYCLES = 6
-"""A session holds so many windows: ten compactions from the whole window down to half of it."""
+"""Windows per session: ten compactions from the whole window down to half of it."""
 AFTER = (0.05, 0.2, 0.35)
-"""Where after a compaction to look, in windows."""
+"""Distances after a compaction at which requests are examined, in windows."""
 LEAST_SESSION = 50_000
 STATE = re.compile(
     r"\b(?:created|new|added|modified|changed|edited|updated|written|patched|committed)\b|创建|新建|新增|修改|写入",
@@ -41,11 +42,11 @@ KINDS = (
     "next step",
 )
 Counts = Counter[tuple[str, str]]
-"""Under each kind of item how many there were (`all`) and how many are shown (`shown`)."""
+"""Number of items of each kind (`all`) and of those that are shown (`shown`)."""
 
 
 class Point(NamedTuple):
-    """A model call, and what had to be handed over there."""
+    """A model call and the items to hand over at it."""
 
     compactions: int
     at: int
@@ -55,7 +56,7 @@ class Point(NamedTuple):
 
 
 def find_points(session: Session, window: int) -> Iterator[Point]:
-    """Yield some calls shortly after each of the compactions that a window leads to."""
+    """Yield a few calls shortly after each compaction that a window leads to."""
     totals = [0, *accumulate(map(counted, session.messages))]
     for count, after in product(COMPACTIONS, AFTER):
         reached = window * (1 + (count - 1) / 2 + after)
@@ -76,35 +77,35 @@ def iter_call_texts(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def slash(path: str) -> str:
-    """Write a path of Windows as others are written."""
+    """Replace the backslashes of a Windows path by slashes."""
     return path.replace("\\", "/")
 
 
 def base_name(path: str) -> str:
-    """The last part of a path."""
+    """Return the last component of a path."""
     return slash(path).rpartition("/")[2]
 
 
 def tails_of(path: str) -> list[str]:
-    """A path and its last two components or more, the longest first."""
+    """Return a path and its suffixes of at least two components, longest first."""
     path = slash(path)
     pieces = path.strip("/").split("/")
     return [path, *("/".join(pieces[at:]) for at in range(1, max(1, len(pieces) - 1)))]
 
 
 def names_path(text: str, path: str) -> bool:
-    """Does a text name a file: by its path, or by two components at least?"""
+    """Return whether a text names a file by its path or by at least its last two components."""
     return any(find_tail(text, tail) >= 0 for tail in tails_of(path))
 
 
 def find_tail(text: str, tail: str) -> int:
-    """Where a path stands in a text, not as a part of another; -1 if nowhere."""
+    """Return the offset of a path in a text if it is not part of another path, else -1."""
     match = re.search(rf"(?<![\w.-]){re.escape(tail)}(?![\w/-]|\.\w)", slash(text))
     return match.start() if match else -1
 
 
 class Shown:
-    """What a request shows."""
+    """The contents of a request."""
 
     def __init__(self, messages: Sequence[Message], history: Sequence[Message]) -> None:
         originals = {block for message in history for block in iter_blocks(message)}
@@ -120,18 +121,19 @@ class Shown:
         }
 
     def has(self, text: str) -> bool:
-        """Does a text stand there word for word?"""
+        """Return whether a text appears word for word."""
         return slash(text) in self.line
 
     def has_file(self, path: str, basenames: Counter[str]) -> bool:
-        """Is a file named so that it can be told from the others?"""
+        """Return whether a file is named unambiguously."""
         name = base_name(path)
         if basenames[name] == 1 and find_tail(self.line, name) >= 0:
             return True
         return any(names_path(block, path) for block in self.blocks)
 
     def has_state(self, path: str) -> bool:
-        """Is it said that a file was changed, by a line, the heading above it, or the call itself?"""
+        """Return whether a line, the heading above it or the call itself says that a file was
+        changed."""
         tails = [*tails_of(path), base_name(path)]
         for text in self.calls:
             if any(find_tail(text, tail) >= 0 for tail in tails):
@@ -145,18 +147,18 @@ class Shown:
         return False
 
     def has_figures(self, line: str) -> bool:
-        """Do the figures of a test or build stand in one line?"""
+        """Return whether the figures of a test or build appear in one line."""
         pairs = COUNTED.findall(line) or LABELLED.findall(line)
         return any(all(pair in row for pair in pairs) for row in map(plain, self.rows))
 
 
 def strings_of(call: ToolCall) -> list[str]:
-    """The strings in the arguments of a call."""
+    """Return the strings in the arguments of a call."""
     return list(iter_strings(read_arguments(call)))
 
 
 def count_shown(point: Point, shown: Shown) -> Counts:
-    """Count what is shown of what had to be handed over."""
+    """Count the items to hand over and those that are shown."""
     items, counts = point.items, Counts()
     basenames = Counter(map(base_name, items.touched))
 
@@ -181,7 +183,7 @@ class Replayed(NamedTuple):
     """What one policy showed of some sessions."""
 
     counts: dict[int, Counts]
-    """By the number of compactions."""
+    """Counts by number of compactions."""
     tokens: int
     """Tokens of the requests at the points."""
 
@@ -189,7 +191,7 @@ class Replayed(NamedTuple):
 def replay_points(
     session: Session, make: MakePolicy, factor: float
 ) -> Iterator[tuple[Point, Shown]]:
-    """Yield each point of a session, and what a policy shows there."""
+    """Yield each point of a session and what a policy shows there."""
     points = {point.at: point for point in find_points(session, session.size // CYCLES)}
     policy = make(session, int(factor * session.size / CYCLES))
     for at, body in session.requests():
@@ -201,7 +203,7 @@ def replay_points(
 
 
 def measure(job: tuple[Sequence[Session], str, int]) -> Replayed:
-    """Replay sessions under one policy, in windows in which it sends as many tokens as *wanted*."""
+    """Replay sessions under one policy, in windows at which it sends *wanted* tokens in total."""
     sessions, name, wanted = job
     make = all_policies()[name]
 
@@ -219,7 +221,7 @@ def measure(job: tuple[Sequence[Session], str, int]) -> Replayed:
 
 
 def cell(counts: Mapping[int, Counts], kind: str) -> str:
-    """The share of a kind that is shown after each number of compactions."""
+    """Return the share of a kind that is shown after each number of compactions."""
     shares = []
     for count in COMPACTIONS:
         total = counts.get(count, Counts())
@@ -229,7 +231,7 @@ def cell(counts: Mapping[int, Counts], kind: str) -> str:
 
 
 def print_tables(split: str, least: Sequence[int] = ()) -> None:
-    """Print a table of the sessions of at least so many tokens."""
+    """Print a table of the sessions with at least *least* tokens."""
     sessions = list(load_sessions(split, at_least=(least or [LEAST_SESSION])[0]))
     make = all_policies()[REFERENCE]
     wanted = sum(count_sent(session, make, session.size // CYCLES) for session in sessions)

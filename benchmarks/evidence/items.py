@@ -1,6 +1,7 @@
-"""What a successor has to be told at a point of a recorded session, read from the recording alone.
+"""Items that a successor must be told at a point of a recorded session, read from the recording
+only.
 
-The programs here are simple on purpose, and share nothing with what they measure.
+The parsers are simple on purpose and share no code with what they measure.
 """
 
 import re
@@ -21,7 +22,7 @@ CLIENT = re.compile(
     r"user_instructions|user-prompt-submit-hook)\b[^>]*>.*?</\1>",
     re.DOTALL,
 )
-"""What clients put beside the words of a person."""
+"""Blocks that clients add to the user's own text."""
 INJECTED = (
     "Base directory for this skill:",
     "Caveat: The messages below",
@@ -30,13 +31,13 @@ INJECTED = (
     "Read the output file to retrieve the result:",
     "Please always provide EXACTLY ONE action",
 )
-"""How texts begin that clients send in the user's role."""
+"""Prefixes of texts that clients send in the user role."""
 BINDS = re.compile(
     r"\b(?:must|never|always|do not|don['’]t|make sure|ensure|avoid|should not|(?:have|has|need|needs) to|"
     r"without asking|from now on)\b|^(?:[-*] )?(?:please |only |use |keep )|必须|不要|不能|不得|禁止|只能|务必|始终|避免|请",
     re.IGNORECASE,
 )
-"""What makes a sentence of the person an instruction."""
+"""Words that make a sentence of the user an instruction."""
 PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$", re.MULTILINE)
 NAME = r"([\w@./-]*[\w-]\.\w+)"
 REDIRECTED = re.compile(rf"(?<![\d&>])(>>?)\s*[\"']?{NAME}")
@@ -61,21 +62,21 @@ ANNOUNCED = re.compile(
     re.IGNORECASE,
 )
 HERE_TEXT = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?([^\n]*)\n.*?^\1$", re.DOTALL | re.MULTILINE)
-"""What a command writes is not a part of it."""
+"""A here-document, whose contents are not part of the command."""
 MOST_TEXT = 20_000
-"""Characters of an output that are searched for figures: its end."""
+"""Characters at the end of an output that are searched for figures."""
 
 
 @dataclass
 class Items:
-    """What is to be handed over at a point; texts with single spaces."""
+    """The items to hand over at a point, with whitespace collapsed."""
 
     request: str = ""
-    """The latest words of the person."""
+    """The latest message of the user."""
     instructions: dict[str, None] = field(default_factory=dict)
-    """Sentences of the person that bind."""
+    """Sentences of the user that are instructions."""
     files: dict[str, None] = field(default_factory=dict)
-    """Paths of files that were changed and are still there."""
+    """Paths of files that were changed and still exist."""
     touched: dict[str, None] = field(default_factory=dict)
     """Paths of all files that calls named."""
     check: str = ""
@@ -87,12 +88,12 @@ class Items:
 
 
 def plain(text: str) -> str:
-    """*text* with single spaces."""
+    """Return *text* with whitespace collapsed."""
     return " ".join(text.split())
 
 
 def read_items(messages: Sequence[Message]) -> Items:
-    """Read what is to be handed over after *messages*."""
+    """Return the items to hand over after *messages*."""
     items, pending = Items(), dict[str, ToolCall]()
     for message in messages:
         for part in message.parts:
@@ -112,7 +113,7 @@ def read_items(messages: Sequence[Message]) -> Items:
 
 
 def note_request(items: Items, text: str) -> None:
-    """Take the person's words, and the sentences in them that bind."""
+    """Note the user's request and the instructions in it."""
     words = CLIENT.sub("", text).strip()
     if not words or words.startswith(INJECTED) or (words.startswith("<") and words.endswith("/>")):
         return
@@ -123,14 +124,14 @@ def note_request(items: Items, text: str) -> None:
 
 
 def note_answer(items: Items, text: str) -> None:
-    """Take the last sentence that announces a step."""
+    """Note the last sentence that announces a step."""
     sentences = [plain(sentence) for sentence in ENDS.split(text)]
     announced = [s for s in sentences if ANNOUNCED.match(s) and len(s) <= 300]
     items.next = announced[-1].rstrip(":") if announced else ""
 
 
 def note_todos(items: Items, arguments: object) -> None:
-    """Take a list of steps with their states, if the arguments hold one."""
+    """Note a list of steps with their states, if the arguments hold one."""
     for value in arguments.values() if isinstance(arguments, dict) else ():
         if not isinstance(value, list) or not value:
             continue
@@ -142,7 +143,7 @@ def note_todos(items: Items, arguments: object) -> None:
 
 
 def note_result(items: Items, arguments: object, result: ToolResult) -> None:
-    """Take what a call that succeeded did to files, and the figures of a test or build."""
+    """Note what a successful call did to files, and the figures of a test or build."""
     fields = arguments if isinstance(arguments, dict) else {"input": arguments}
     command = next((str(fields[key]) for key in COMMAND if key in fields), "")
     for path, is_there in iter_changes(fields, command):
@@ -159,7 +160,7 @@ def note_result(items: Items, arguments: object, result: ToolResult) -> None:
 
 
 def iter_changes(fields: Mapping[str, Any], command: str) -> Iterator[tuple[str, bool]]:
-    """Yield the paths that a call changes, and whether they are there afterwards."""
+    """Yield the paths that a call changes and whether they exist afterwards."""
     path = next((str(fields[key]) for key in PATH if key in fields), "")
     if path and any(key in fields for key in (*OLD_TEXT, *WRITTEN, "edits")):
         yield path, True

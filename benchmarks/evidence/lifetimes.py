@@ -1,4 +1,4 @@
-"""What sessions are billed if the cache lasts five minutes, an hour, or what the planner chooses."""
+"""Bills of sessions if the cache lasts five minutes, an hour, or as long as the planner chooses."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from refold.tokens.model_table import Rates
 
 READ = (0.025, 0.05, 0.1)
 Choose = Callable[[int, int, Sequence[float], Rates], bool]
-"""Should an hour be asked for: by tokens, calls so far, pauses in seconds, and prices?"""
+"""Whether to ask for an hour, by tokens, calls so far, pauses in seconds, and prices."""
 
 
 def choose(tokens: int, past: int, pauses: Sequence[float], rates: Rates) -> bool:
@@ -25,7 +25,7 @@ WAYS: dict[str, Choose] = {
 
 
 def bill_of(trace: Trace, rates: Rates, choose: Choose) -> float:
-    """Return what the input of a session costs, in tokens of plain input."""
+    """Return the cost of a session's input, in tokens of plain input."""
     total, cached, prices, pauses = 0.0, 0, rates, list[float]()
     for past, call in enumerate(trace.calls):
         if call.pause is not None:
@@ -40,7 +40,7 @@ def bill_of(trace: Trace, rates: Rates, choose: Choose) -> float:
 
 
 def print_tables(_: str, __: Sequence[int] = ()) -> None:
-    """Print what each way changes, and how many sessions it makes dearer."""
+    """Print the change of the bill in each way, and how many sessions become more expensive."""
     traces, rows = load_traces(), []
     for read in READ:
         rates = Rates(1.0, 5.0, read, 1.25, hour=2.0)

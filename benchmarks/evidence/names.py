@@ -1,4 +1,4 @@
-"""What calls need of what came before: names with what they are about, lines that are edited."""
+"""What calls need of the history: names in their context, and lines that are edited."""
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -15,7 +15,8 @@ from benchmarks.table import table
 
 WINDOWS = (20_000, 30_000, 60_000)
 AROUND = (0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.15)
-"""Shares of a window: where the cuts fall depends on it, and moves a figure by points."""
+"""Factors of a window to average over: where the cuts fall depends on it and moves a figure by
+points."""
 KEEP_HALF = (
     REFERENCE,
     "last N, sawtooth",
@@ -42,19 +43,19 @@ HEAD = (
 
 
 def percent(part: int, whole: int) -> str:
-    """A share, or a dash where there is nothing to have a share of."""
+    """Return a share in percent, or a dash if the whole is 0."""
     return f"{100 * part / whole:.1f}" if whole else "-"
 
 
 class Measured(NamedTuple):
-    """What a policy did, and by how much its windows were made wider or narrower."""
+    """The score of a policy and the factor by which its windows were widened or narrowed."""
 
     score: Score
     factor: float
 
 
 def cells(name: str, measured: Measured) -> list[str]:
-    """One row of a table."""
+    """Return one row of a table."""
     score = measured.score
     return [
         name,
@@ -72,7 +73,7 @@ def cells(name: str, measured: Measured) -> list[str]:
 
 
 def measure(job: tuple[Sequence[Session], str, int, int]) -> Measured:
-    """Replay sessions under one policy, in windows in which it sends as many tokens as *wanted*."""
+    """Replay sessions under one policy, in windows at which it sends *wanted* tokens in total."""
     sessions, name, window, wanted = job
     make = {**all_policies(), **DEPTHS}[name]
 
@@ -87,7 +88,7 @@ def measure(job: tuple[Sequence[Session], str, int, int]) -> Measured:
 
 
 def compare(split: str, window: int, pool: ProcessPoolExecutor) -> dict[str, Measured]:
-    """Score all policies at the tokens that the reference sends in a window."""
+    """Score all policies at the number of tokens that the reference sends in a window."""
     sessions = list(load_sessions(split, at_least=int(1.5 * window)))
     base = pool.submit(measure, (sessions, REFERENCE, window, 0)).result()
     names = [name for name in all_policies() if name != REFERENCE]
@@ -113,12 +114,13 @@ def print_tables(split: str, windows: Sequence[int] = ()) -> None:
 
 
 def print_around(split: str, windows: Sequence[int] = ()) -> None:
-    """Print a table of what keeps half, summed over windows around each."""
+    """Print a table of the policies that keep half, summed over windows around each."""
     _print_sums(split, windows, [name for name in KEEP_HALF if name in all_policies()])
 
 
 def print_depths(split: str, windows: Sequence[int] = ()) -> None:
-    """Print a table of the default strategies with lower targets, summed over windows around each."""
+    """Print a table of the default strategies with lower targets, summed over windows around
+    each."""
     _print_sums(split, windows, [REFERENCE, *DEPTHS])
 
 

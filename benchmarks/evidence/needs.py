@@ -1,4 +1,4 @@
-"""What later calls of a recorded session need of what came before them."""
+"""What later calls of a recorded session need of the messages before them."""
 
 import json
 import re
@@ -9,21 +9,21 @@ from benchmarks.replay import STRUCTURED, iter_strings
 from refold.messages import Message, Text, ToolCall, ToolResult
 
 LINE_NUMBER = re.compile(r"^\s*\d{1,6}\s*[→|:\t]\s?")
-"""What tools print before a line of a file."""
+"""Line number that tools print before a line of a file."""
 OLD_TEXT = ("old_string", "oldText", "old_str", "old_text", "search")
-"""Arguments of editing tools that name the text to replace."""
+"""Arguments of editing tools that hold the text to replace."""
 LEAST = 3
-"""Letters and digits that a line must have to tell anything."""
+"""Minimum number of letters and digits of a line that counts."""
 
 
 @dataclass(frozen=True)
 class Name:
-    """An identifier that a call uses and that an earlier message brought up."""
+    """An identifier that a call uses and that an earlier message introduced."""
 
     at: int
     text: str
     is_reused: bool
-    """Did an earlier call use it already?"""
+    """Whether an earlier call used it already."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class OldLines:
 
 
 def read_arguments(call: ToolCall) -> object:
-    """A call's arguments as JSON values, or as the text that they are."""
+    """Return a call's arguments as JSON values, or as text if they are not JSON."""
     try:
         return json.loads(call.arguments)
     except (ValueError, RecursionError):
@@ -43,12 +43,13 @@ def read_arguments(call: ToolCall) -> object:
 
 
 def text_of(message: Message) -> str:
-    """All that a message says: text, strings of calls' arguments, results; no thinking."""
+    """Return the text, call arguments and results of a message, without thinking."""
     return "\n".join(block for block in iter_blocks(message))
 
 
 def iter_blocks(message: Message) -> Iterator[str]:
-    """Yield the text of each part; a call's is the strings of its arguments, one a line."""
+    """Yield the text of each part; for a call its name and the strings of its arguments, one per
+    line."""
     for part in message.parts:
         match part:
             case Text(text=text):
@@ -60,10 +61,10 @@ def iter_blocks(message: Message) -> Iterator[str]:
 
 
 def find_names(messages: Sequence[Message], system: str = "") -> list[Name]:
-    """Return what calls use and results or the user brought up, in order.
+    """Return the names that calls use and that results or the user introduced, in order.
 
-    The first use of a name counts, and a later use as `is_reused`. Names that the model itself, or
-    the system prompt, brought up are not needed from the history.
+    The first use of a name counts, a later use as `is_reused`. Names that the model itself or the
+    system prompt introduced are not needed from the history.
     """
     own, brought, used = set(STRUCTURED.findall(system)), set[str](), set[str]()
     needs = []
@@ -86,12 +87,12 @@ def find_names(messages: Sequence[Message], system: str = "") -> list[Name]:
 
 
 def normalize(line: str) -> str:
-    """A line without the number that a tool prints before it and without its indentation."""
+    """Return a line without indentation and without the line number that a tool prints."""
     return LINE_NUMBER.sub("", line).strip()
 
 
 def iter_lines(text: str) -> Iterator[str]:
-    """Yield the lines of *text* that say something, normalized."""
+    """Yield the lines of *text* with enough letters and digits, normalized."""
     for line in text.splitlines():
         plain = normalize(line)
         if sum(map(str.isalnum, plain)) >= LEAST:
@@ -99,7 +100,7 @@ def iter_lines(text: str) -> Iterator[str]:
 
 
 def find_edits(messages: Iterable[Message]) -> list[OldLines]:
-    """Return the old lines of each edit of which the transcript had held some before."""
+    """Return the old lines of each edit if the transcript held some of them before."""
     held, edits = set[str](), []
     for at, message in enumerate(messages):
         for part in message.parts:
@@ -135,7 +136,7 @@ def iter_old_texts(arguments: object) -> Iterator[str]:
 
 
 def patch_lines(patch: str) -> Iterator[str]:
-    """Yield the lines of a patch that must be there already."""
+    """Yield the lines of a patch that must exist already."""
     for line in patch.splitlines():
         if line[:1] in {"-", " "} and not line.startswith("---"):
             yield line[1:]

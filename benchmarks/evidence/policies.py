@@ -1,4 +1,5 @@
-"""What is compared: strategies that compact at W tokens down to W/2, and controls of equal size."""
+"""The compared policies: strategies that compact at W tokens down to W/2, and controls of equal
+size."""
 
 import random
 from collections.abc import Callable, Generator, Sequence
@@ -22,24 +23,24 @@ from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.count import count_message, estimate
 
 Policy = Callable[[dict[str, Any], Sequence[Message]], Sequence[Message]]
-"""From a request body, and the messages in it, to the messages that are sent. It may remember what
-it did at earlier calls of the session."""
+"""Function from a request body and its messages to the messages that are sent. It may keep state
+between the calls of a session."""
 MakePolicy = Callable[[Session, int], Policy]
-"""A policy for one session at a window of so many tokens."""
+"""Factory of a policy for one session at a window in tokens."""
 
 
 @dataclass
 class Sawtooth:
-    """The newest messages: when they reach *window* tokens, the oldest go until half of it is left.
+    """The newest messages: at *window* tokens, drop the oldest until half of it is left.
 
-    It cuts where an answer begins, so that no result stands without its call.
+    It cuts where an answer begins, so that no result loses its call.
     """
 
     window: int
     start: int = 0
 
     def __call__(self, _: dict[str, Any], messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the messages from the present start on, or from a new one."""
+        """Return the messages from the current start on, or from a new one."""
         sizes = list(map(counted, messages))
         if sum(sizes[self.start :]) >= self.window:
             rest = list(accumulate(reversed(sizes)))[::-1]
@@ -51,7 +52,8 @@ class Sawtooth:
 
 @dataclass
 class Sliding:
-    """The newest messages of at most *tokens* tokens, anew at every call: no cache survives it."""
+    """The newest messages of at most *tokens* tokens, chosen anew at every call, so no cache
+    survives."""
 
     tokens: int
 
@@ -63,13 +65,14 @@ class Sliding:
 
 
 def is_start(messages: Sequence[Message], at: int) -> bool:
-    """May a request begin at this message: a user's text, or an answer whose results follow it?"""
+    """Return whether a request may begin at this message: it holds no tool results."""
     return not messages[at].results
 
 
 @dataclass(frozen=True)
 class SomeLines:
-    """Lines of what is hidden, as many as fit: the newest, or a random choice, in their order."""
+    """As many of the hidden lines as fit, the newest or a random choice, in their original
+    order."""
 
     order: str
 
@@ -94,21 +97,21 @@ class SomeLines:
                 break
             chosen.append(at)
         return Summary("\n".join(lines[at] for at in sorted(chosen)))
-        yield  # a generator, as every summarizer
+        yield  # makes this a generator, as every summarizer
 
 
 def compacting(
     strategies: Sequence[Strategy], session: Session, window: int, target: int = 0
 ) -> Policy:
-    """Compact by Refold's engine: at *window* tokens of messages down to *target*, else to half of
-    that."""
+    """Compact by Refold's engine at *window* tokens of messages down to *target*, by default half
+    of the window."""
     budget = Budget(session.fixed + window, session.fixed + (target or window // 2))
     compact = Compactor(strategies, budget, count=counted)
     return lambda body, _: compact(body).messages
 
 
 def down_to(share: float) -> MakePolicy:
-    """Refold as it comes, down to a share of the window."""
+    """Refold with default strategies, down to a share of the window."""
 
     def make(session: Session, window: int) -> Policy:
         target = int(share * window)
@@ -118,7 +121,7 @@ def down_to(share: float) -> MakePolicy:
 
 
 def summary_of_lines(order: str) -> MakePolicy:
-    """A summary of plain lines, beside the same tail as that of a selection."""
+    """A summary of plain lines, before the same tail as a summary of selected lines."""
 
     def make(session: Session, window: int) -> Policy:
         strategy = SummarizeTo(session.fixed + window // 2, summarizer=SomeLines(order))
@@ -133,14 +136,14 @@ def clear_results(session: Session, window: int) -> Policy:
 
 
 def opencode_prune(_: Session, window: int) -> Policy:
-    """OpenCode's light step at every call, its figures for 200,000 tokens scaled to the window."""
+    """OpenCode's pruning at every call, with its limits for 200,000 tokens scaled to the window."""
     scaled = Limits(prune_protect=window // 5, prune_minimum=window // 10)
     compact = Compactor([prune(scaled)], EVERY_ROUND, count=counted)
     return lambda body, _: compact(body).messages
 
 
 REFERENCE = "Refold, default strategies"
-"""All others send as many tokens as this one."""
+"""The policy whose number of sent tokens all others match."""
 POLICIES: dict[str, MakePolicy] = {
     REFERENCE: down_to(0.5),
     "last N, sawtooth": lambda _, window: Sawtooth(window),

@@ -1,16 +1,16 @@
-"""A quiz: what does a large language model know that goes on from what a policy shows?
+"""A quiz: what a large language model knows that continues from what a policy shows.
 
-It needs a model, or people, at three steps between which this program writes files and counts:
+It needs a model, or people, for three steps. Between them this program writes files and counts:
 
-1. `python -m benchmarks.evidence.quiz write FOLDER OUT` writes, for each session in FOLDER, its
-   history up to a point and what really followed: `OUT/NAME/history.txt`.
-2. Who has read that writes nine questions whose answers a successor needs at the point and finds in
-   the history before it: `OUT/NAME/questions.json`, a list of `{"question": .., "answer": ..}`.
-   Another who has read only the history may write a summary of it, `OUT/NAME/summary.txt`, as an
-   agent's own compaction does.
-3. `write` again writes what each policy shows at the point, of equally many tokens, under a letter:
-   `OUT/NAME/A.txt` and so on. Readers answer the questions from one letter of a session alone.
-4. Another, who does not know the letters, compares the answers: `OUT/NAME/scores.json`, for each
+1. `python -m benchmarks.evidence.quiz write FOLDER OUT` writes `OUT/NAME/history.txt` for each
+   session in FOLDER: its history up to a point, and what really followed.
+2. A reader of that file writes nine questions. A successor needs their answers at the point and
+   finds them in the history before it. They go to `OUT/NAME/questions.json`, a list of
+   `{"question": .., "answer": ..}`. Someone else, who has read the history only, may write a
+   summary of it, `OUT/NAME/summary.txt`, as an agent's own compaction does.
+3. `write` again writes what each policy shows at the point, with equally many tokens, under a
+   letter: `OUT/NAME/A.txt` and so on. Readers answer the questions from one letter's file alone.
+4. Someone who does not know the letters compares the answers: `OUT/NAME/scores.json`, for each
    letter a list of 1 (right), 0.5 (half) and 0. `.. quiz score OUT` prints the table.
 """
 
@@ -32,20 +32,21 @@ from refold.messages import Message, user
 TARGET = 10_000
 """Tokens that are shown."""
 LEAST, MOST = 40_000, 85_000
-"""Tokens of a session, and of the history before its point."""
+"""Minimum tokens of a session, and maximum tokens of the history before its point."""
 BEHIND = 12
-"""Messages that follow the point at least, so that it can be seen what was needed."""
+"""Minimum number of messages after the point, which show what was needed."""
 FOLLOWS = "=== the point; what really followed: ==="
 POLICIES = {
     REFERENCE: "the default strategies, without a model",
     "tail": "the newest messages",
     "model": "a summary that a model wrote, and the newest messages",
 }
-"""What is compared, and what it shows."""
+"""The compared policies and what each shows."""
 
 
 def find_point(session: Session) -> int:
-    """Return the last call with at most `MOST` tokens before it that enough follows."""
+    """Return the last call that has at most `MOST` tokens before it and enough messages after
+    it."""
     before, point = 0, 0
     for at, message in enumerate(session.messages[:-BEHIND]):
         if at in session.calls and before <= MOST:
@@ -55,7 +56,7 @@ def find_point(session: Session) -> int:
 
 
 def take_tail(messages: Sequence[Message], tokens: int) -> str:
-    """Return the newest messages in so many tokens; the oldest of them loses its beginning."""
+    """Return the newest messages in *tokens* tokens; the oldest of them loses its beginning."""
     texts = list[str]()
     for message in reversed(messages):
         text, size = spell_each([message]), counted(message)
@@ -68,7 +69,7 @@ def take_tail(messages: Sequence[Message], tokens: int) -> str:
 
 
 def show_all(session: Session, at: int, summary: str) -> dict[str, str]:
-    """Return what each policy shows of a session at a point; that of a model if there is one."""
+    """Return what each policy shows of a session at a point; "model" only if there is a summary."""
     body = next(body for position, body in session.requests() if position == at)
     history = session.messages[:at]
     view = down_to(0.5)(session, 2 * TARGET)(body, history)
@@ -81,7 +82,8 @@ def show_all(session: Session, at: int, summary: str) -> dict[str, str]:
 
 
 def write(folder: str, out: Path) -> None:
-    """Write the histories, and what each policy shows, under letters that say nothing."""
+    """Write the histories and what each policy shows, under letters that do not reveal the
+    policy."""
     for session in load_sessions(folder, at_least=LEAST):
         place, at = out / session.name, find_point(session)
         place.mkdir(parents=True, exist_ok=True)
@@ -98,7 +100,7 @@ def write(folder: str, out: Path) -> None:
 
 
 def score(out: Path) -> None:
-    """Print how many of the questions were answered, by what was shown."""
+    """Print the share of questions that were answered, by policy."""
     shares = defaultdict[str, list[float]](list)
     for path in sorted(out.glob("*/scores.json")):
         letters = json.loads((path.parent / "letters.json").read_text("utf-8"))
@@ -113,7 +115,7 @@ def score(out: Path) -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Write the files of a quiz, or count its scores."""
+    """Write the files of a quiz or count its scores."""
     match list(words):
         case ["write", folder, out]:
             write(folder, Path(out))

@@ -1,8 +1,8 @@
-"""How much of a long history a summary has to read: what is lost if it reads the newest part only.
+"""How much of a long history a summary must read: what is lost if it reads only the newest part.
 
-Recorded sessions stand one behind another, in orders of chance, until they hold so many million
-tokens. All but the newest messages are summarised once by all that is read of a history that no
-summary stands for yet, a million tokens, and once by fewer.
+Recorded sessions are concatenated in random orders until they hold several million tokens. All but
+the newest messages are summarised, once by reading the maximum that is read of unsummarised
+history, a million tokens, and once by reading less.
 """
 
 import random
@@ -22,28 +22,29 @@ from refold.text.summary_wrapper import wrap_summary
 from refold.tokens.count import estimate
 
 READ = (LONGEST, 500_000, LONGEST // 4)
-"""Tokens; the first is what the others are compared with."""
+"""Tokens read; the others are compared with the first."""
 ROOM = 6_000
 """Tokens of a summary."""
 TAIL = 30
-"""Messages behind it."""
+"""Messages after the summary."""
 ORDERS = 5
 MILLIONS = 3
 TEXTS = ("Task", "Current text", "Excerpts", "Decisions")
-"""Sections that quote; what stands in others says where the work is."""
+"""Sections that quote; the other sections say what state the work is in."""
 
 
 class Reading(NamedTuple):
-    """A summary that was made of a part of a history."""
+    """A summary made from a part of a history."""
 
     lines: dict[bool, set[str]]
-    """Those that quote, under True, and those that say where the work is."""
+    """Lines that quote under True, lines about the state of the work under False."""
     seconds: float
-    """Of processor time."""
+    """Processor time."""
 
 
 def join_messages(split: str, tokens: int, order: int) -> list[Message]:
-    """Return the messages of sessions one behind another, until they hold so many tokens."""
+    """Return the messages of randomly chosen sessions, concatenated until they hold *tokens*
+    tokens."""
     sessions = list(load_sessions(split, at_least=5_000))
     chance, messages, total = random.Random(order), list[Message](), 0
     while total < tokens:
@@ -54,7 +55,7 @@ def join_messages(split: str, tokens: int, order: int) -> list[Message]:
 
 
 def read(view: View, tokens: int) -> Reading:
-    """Summarise all but the newest messages, and read so many tokens of them: an earlier summary
+    """Summarise all but the newest messages, reading *tokens* tokens of them: an earlier summary
     stands for the rest."""
     stop = len(view.transcript) - TAIL
     first = next(at for at in range(stop) if view.base.tokens(at, stop) <= tokens)
@@ -71,7 +72,7 @@ def read(view: View, tokens: int) -> Reading:
 
 
 def print_tables(split: str, millions: Sequence[int] = ()) -> None:
-    """Print what share of its lines a summary has for each number of tokens that it reads."""
+    """Print the share of its lines that a summary has for each number of tokens that it reads."""
     for size in millions or (MILLIONS,):
         views = (View.of(join_messages(split, size * 1_000_000, n)) for n in range(ORDERS))
         readings = [[read(view, tokens) for tokens in READ] for view in views]

@@ -1,4 +1,4 @@
-"""Which needs a request still satisfies: plain recall, tied recall, edits."""
+"""Measures of which needs a request still satisfies: plain recall, tied recall, edits."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,9 +14,9 @@ from refold.messages import Message
 from refold.tokens.count import count_message
 
 WINDOW = 160
-"""Characters of a line, or of the neighbourhood of an occurrence, that may tie a name."""
+"""Characters of a line, or of the text around an occurrence, that may tie a name."""
 TIES = 2
-"""Other content words that line and neighbourhood must share."""
+"""Number of other content words that the line and the original text around the name must share."""
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}|\d{2,}|[\u3400-\u9fff\u3040-\u30ff\uac00-\ud7a3]+")
 COMMON = frozenset(
     [
@@ -99,29 +99,30 @@ COMMON = frozenset(
 STATE = re.compile(
     r"\b(created|modified|changed|edited|written|deleted|removed|renamed|read)\b|创建|新建|修改|删除|读取"
 )
-"""A path that is listed with its state says what was done to it."""
+"""A path that is listed with one of these states counts as tied."""
 SEPARATOR = re.compile(r"[,;|·、，；]|\s-\s")
 SHORTEST_LIST = 3
 LIST_SHARE = 0.8
 
 
 counted = lru_cache(maxsize=20_000)(count_message)
-"""One counter for all policies."""
+"""Token counter shared by all policies."""
 
 
 def has_violation(messages: Sequence[Message]) -> bool:
-    """Would an API refuse these messages, sent in the format of Chat Completions?"""
+    """Return whether an API would refuse these messages in the format of Chat Completions."""
     chat = list(iter_chat(messages))
     return not chat or bool(check({"messages": chat}, "openai_chat"))
 
 
 def bill_of(tokens: int, read: int) -> float:
-    """The dollars for tokens of which a cache holds some, and the rest is written to it."""
+    """Return the cost in dollars of *tokens* if *read* of them are cached and the rest is written
+    to the cache."""
     return (read * PRICES.cached + (tokens - read) * PRICES.written) / 1e6
 
 
 def content_words(text: str) -> set[str]:
-    """Return the words that say what a text is about; CJK text by its pairs of characters."""
+    """Return the words that say what a text is about, and the character pairs of CJK text."""
     words = set[str]()
     for word in WORD.findall(text):
         if word.isascii():
@@ -134,7 +135,7 @@ def content_words(text: str) -> set[str]:
 
 
 def is_list_of_names(line: str) -> bool:
-    """Is a line a bare enumeration, items of one word each? Such a line ties nothing."""
+    """Return whether a line is a bare list of one-word items, which ties nothing."""
     items = [item.strip() for item in SEPARATOR.split(line.partition(": ")[2] or line)]
     items = [item for item in items if item]
     single = sum(" " not in item for item in items)
@@ -142,14 +143,14 @@ def is_list_of_names(line: str) -> bool:
 
 
 def around(text: str, at: int, length: int) -> str:
-    """The line of an occurrence, at most `WINDOW` characters of it."""
+    """Return the line of an occurrence, at most `WINDOW` characters of it."""
     start = max(text.rfind("\n", 0, at) + 1, at - WINDOW // 2)
     stop = text.find("\n", at)
     return text[start : min(stop if stop >= 0 else len(text), max(at + length, start + WINDOW))]
 
 
 def iter_occurrences(name: str, text: str) -> Iterator[str]:
-    """Yield the surroundings of each occurrence of *name*."""
+    """Yield the text around each occurrence of *name*."""
     at = text.find(name)
     while at >= 0:
         yield around(text, at, len(name))
@@ -162,19 +163,19 @@ class History:
 
     blocks: frozenset[str]
     by_name: dict[str, list[str]] = field(hash=False)
-    """For each needed name the blocks that hold it."""
+    """Blocks that hold each needed name."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a policy sends: blocks of the transcript as they are, and texts that it made."""
+    """What a policy sends: unchanged blocks of the transcript, and texts that it wrote."""
 
     whole: tuple[str, ...]
     rewritten: tuple[str, ...]
 
     @classmethod
     def of(cls, messages: Iterable[Message], history: History) -> "Request":
-        """Tell what is untouched by comparing each block with those of the transcript."""
+        """Split messages into unchanged and rewritten blocks by comparison with the transcript."""
         whole, rewritten = list[str](), list[str]()
         for message in messages:
             for block in iter_blocks(message):
@@ -182,11 +183,11 @@ class Request:
         return cls(tuple(whole), tuple(rewritten))
 
     def has(self, name: str) -> bool:
-        """Is the string anywhere in the request?"""
+        """Return whether the string is anywhere in the request."""
         return any(name in block for block in (*self.whole, *self.rewritten))
 
     def ties(self, name: str, history: History) -> bool:
-        """Does the request say what *name* is about?"""
+        """Return whether the request says what *name* is about."""
         if any(name in block for block in self.whole):
             return True
         lines = [line for block in self.rewritten for line in iter_occurrences(name, block)]
@@ -208,7 +209,7 @@ class Request:
         )
 
     def lines(self) -> set[str]:
-        """All lines of the request, normalized."""
+        """Return all lines of the request, normalized."""
         return {line for block in (*self.whole, *self.rewritten) for line in iter_lines(block)}
 
 
@@ -221,15 +222,16 @@ class Score:
     sent: int = 0
     """Tokens."""
     full: int = 0
-    """Tokens that the same requests have without compaction."""
+    """Tokens of the same requests without compaction."""
     full_read: int = 0
-    """Tokens of these that the request before held."""
+    """Tokens of these that the previous request contained."""
     read: int = 0
-    """Tokens sent that a prompt cache holds: messages that the request before began with."""
+    """Tokens sent that a prompt cache holds: messages of the common prefix with the previous
+    request."""
     breaks: int = 0
-    """Requests that do not continue the one before."""
+    """Requests that do not continue the previous one."""
     invalid: int = 0
-    """Requests that break a rule of Chat Completions where the recorded ones break none."""
+    """Requests that break a rule of Chat Completions although the recorded ones break none."""
     names: int = 0
     plain: int = 0
     tied: int = 0
@@ -254,7 +256,7 @@ class Score:
     ) -> None:
         """Count a request that is sent instead of a history.
 
-        *before* is the request before it, and stood for *answered* messages of the history.
+        *before* is the previous request, which stood for *answered* messages of the history.
         """
         same = common(before, sent)
         self.calls += 1
@@ -267,12 +269,12 @@ class Score:
 
     @property
     def dollars(self) -> float:
-        """What the input is billed with a prompt cache."""
+        """Return the bill of the input with a prompt cache."""
         return bill_of(self.sent, self.read)
 
     @property
     def full_dollars(self) -> float:
-        """What it would be billed without compaction."""
+        """Return the bill of the input without compaction."""
         return bill_of(self.full, self.full_read)
 
     def add_names(self, needs: Iterable[Name], request: Request, history: History) -> None:
@@ -289,7 +291,7 @@ class Score:
             self.made_tied += tied and not any(need.text in block for block in request.whole)
 
     def add_edits(self, edits: Iterable[OldLines], request: Request) -> None:
-        """Count the edits of which every old line can be read."""
+        """Count the edits whose old lines can all be read."""
         lines: set[str] | None = None
         for edit in edits:
             lines = request.lines() if lines is None else lines
