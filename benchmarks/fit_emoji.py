@@ -2,11 +2,13 @@
 # requires-python = ">=3.11"
 # dependencies = ["numpy", "splintr-rs"]
 # ///
-"""Fit the estimator's weights of emoji: `python benchmarks/fit_emoji.py` prints those of the patterns below.
+"""Fit the estimator's weights of emoji: `python benchmarks/fit_emoji.py` prints those of the
+patterns below.
 
-Recorded conversations hold too few emoji to fit anything on, so the texts are made here, with a fixed seed: flags,
-frequent and rare emoji, skin tones, key caps, families, and symbols with a variation selector, alone with and without
-separators, in English and Chinese sentences, in lists and under headings. Fitted is what all other weights leave.
+Recorded conversations hold too few emoji for a fit, so the texts are generated here with a fixed
+seed: flags, frequent and rare emoji, skin tones, key caps, families, and symbols with a variation
+selector, alone with and without separators, in English and Chinese sentences, in lists and under
+headings. The fit covers what all other weights leave.
 """
 
 import random
@@ -26,7 +28,8 @@ SELECTED = (
     b"\xef\xb8\x8f\xe2",
     b"\xe2\x83\xa3",
 )
-"""The variation selector and what follows it, and a key cap. In letters it would be taken for a character of full width."""
+"""The variation selector with what follows it, and a key cap. In letters it would count as a
+full-width character."""
 SINGLE = tuple(emoji.encode() for emoji in "😀😂😊👍🤣😍🙏🔥👏😭")
 """Emoji that are one token."""
 EMOJI = (
@@ -156,7 +159,7 @@ def main() -> None:
 
 
 def write_text(kind: str, chance: random.Random) -> str:
-    """One text of a kind, with 20 to 150 emoji or a few sentences around some."""
+    """Return one text of a kind, with 20 to 150 emoji or a few sentences around some."""
     if kind == "repeated":
         return chance.choice(FREQUENT) * chance.randint(3, 40)
     emoji = [KINDS[kind](chance) for _ in range(chance.randint(20, 150))]
@@ -185,14 +188,14 @@ def write_text(kind: str, chance: random.Random) -> str:
 
 
 def count_patterns(text: str) -> list[int]:
-    """How often each pattern occurs."""
+    """Count the occurrences of each pattern."""
     raw = text.encode()
     letters = raw.translate(SCRIPT, LEFT_OUT)
     return [*map(letters.count, LETTERS), *map(raw.count, BYTES)]
 
 
 def read_worth() -> list[float]:
-    """What the patterns are worth in the weights as they are."""
+    """Return the current weights of the patterns."""
     rows = [
         row
         for _, letters, of_letters, in_bytes, of_bytes in SCRIPTS
@@ -207,7 +210,7 @@ def read_worth() -> list[float]:
 
 
 def fit(matrix: np.ndarray, rest: np.ndarray, exact: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Weights of least squared relative error; shortfalls weigh more, outliers less."""
+    """Return weights of least squared relative error; under-counts weigh more, outliers less."""
     now = share
     for _ in range(10):
         rows = matrix * now[:, None]

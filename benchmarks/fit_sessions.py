@@ -1,8 +1,9 @@
-"""Measure how sessions go on: `python -m benchmarks.fit_sessions` writes `src/refold/budget/sessions.json`.
+"""Measure how sessions continue: `python -m benchmarks.fit_sessions` writes
+`src/refold/budget/sessions.json`.
 
 Reads sizes and times of recorded sessions (`claude_code_traces` in the folder of datasets) and
-writes means alone: calls still to come by the tokens of a request, what a call adds, and how long
-the pauses between calls are.
+writes only means: remaining calls by the tokens of a request, what a call adds, and the length of
+the pauses between calls.
 """
 
 import json
@@ -14,7 +15,7 @@ from benchmarks.evidence.traces import load_traces
 from refold.budget.planner import PRIOR_PATH
 
 SIZES = (50_000, 100_000, 150_000, 200_000)
-"""Requests of up to so many tokens are counted together, and larger ones."""
+"""Upper bounds of the groups by tokens of a request; the last group is unbounded."""
 PAUSES = (60, 300, 600, 1_800, 3_600)
 DATE = "2026-07-12"
 SOURCE = "692 sessions of Claude Code with 45,542 calls: callanjfox/kv-cache-tester, commit 94f6046, Apache-2.0"

@@ -2,13 +2,14 @@
 # requires-python = ">=3.11"
 # dependencies = ["numpy", "splintr-rs"]
 # ///
-"""Fit the estimator's weights: `python benchmarks/fit_tokens.py TEXTS` writes `src/refold/tokens/weights.json`.
+"""Fit the estimator's weights: `python benchmarks/fit_tokens.py TEXTS` writes
+`src/refold/tokens/weights.json`.
 
 TEXTS holds one folder per kind of text (english, python, json, terminal, zh ...) with UTF-8 files.
 Pieces of 300 to 6,000 characters are drawn from each kind, with a fixed seed, and counted with
-o200k. Every kind weighs the same unless WEIGHT says otherwise. The weights of all pairs, fours and
-patterns of scripts are one ridge regression of the relative error in which being short costs more
-than being over. What our TEXTS were is written in docs/decisions/0005-estimator.md. The evaluation
+o200k. Every kind has the same weight unless WEIGHT says otherwise. The weights of all pairs, fours
+and patterns of scripts come from one ridge regression of the relative error, in which under-counts
+cost more than over-counts. docs/decisions/0005-estimator.md describes our TEXTS. The evaluation
 data are never used here.
 """
 
@@ -25,7 +26,7 @@ from refold.tokens.count import LEADS, LEFT_OUT, SCRIPT, fours_of, pairs_of
 OUT = Path(__file__).parent.parent / "src" / "refold" / "tokens" / "weights.json"
 PIECES = 600
 SHORT = 1.1
-"""How much dearer than an over-count an under-count of more than 5 % is."""
+"""Factor by which an under-count of more than 5 % costs more than an over-count."""
 RIDGE = 1e-4
 WEIGHT = {
     "runs": 0.35,
@@ -49,7 +50,8 @@ WEIGHT |= {
     "names": 0.3,
 }
 MARGIN = {"zh": 1.01, "zhpure": 1.02, "ko": 0.98, "kopure": 0.98}
-"""Everyday Chinese has more tokens a character than manuals, of which our texts are made; Korean fewer."""
+"""Everyday Chinese has more tokens per character than the manuals that our texts consist of; Korean
+fewer."""
 
 BEYOND: dict[str, tuple[list[bytes], list[bytes]]] = {
     "E": ([b"E", b"EE", b"aE", b"uE"], [b"\xc2"]),
@@ -86,7 +88,7 @@ def main(texts: Path) -> None:
 
 
 def draw(texts: Path) -> tuple[list[str], list[str]]:
-    """Pieces of every kind, longer files more often, lengths spread over the powers of ten."""
+    """Draw pieces of every kind, longer files more often, with lengths spread logarithmically."""
     chance, kinds, pieces = random.Random(7), list[str](), list[str]()
     for folder in sorted(path for path in texts.iterdir() if path.is_dir()):
         files = [file.read_text("utf-8") for file in sorted(folder.iterdir())]
@@ -101,7 +103,7 @@ def draw(texts: Path) -> tuple[list[str], list[str]]:
 
 
 def count_patterns(raw: bytes) -> np.ndarray:
-    """How often each pair, each four and each pattern of a script occurs."""
+    """Count the occurrences of each pair, each four and each pattern of a script."""
     heads = raw.translate(None, LEFT_OUT)
     grams = [
         np.bincount(np.frombuffer(of(heads), np.uint8), minlength=256)
@@ -118,7 +120,7 @@ def count_patterns(raw: bytes) -> np.ndarray:
 
 
 def ridge(matrix: np.ndarray, exact: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Weights of least squared relative error; shortfalls weigh more, outliers less."""
+    """Return weights of least squared relative error; under-counts weigh more, outliers less."""
     now = share
     for _ in range(8):
         rows = matrix * now[:, None]
@@ -126,7 +128,7 @@ def ridge(matrix: np.ndarray, exact: np.ndarray, share: np.ndarray) -> np.ndarra
         size = np.diag(square)
         rare = np.where(
             np.arange(len(size)) < 512, size.mean() / 10, 0
-        )  # what is seen little stays near nothing
+        )  # rare patterns stay near 0
         square += np.diag(RIDGE * (size + rare) + 1e-12)
         weights = np.linalg.solve(square, rows.T @ (exact * now))
         error = matrix @ weights / exact - 1
@@ -154,12 +156,12 @@ def report(kinds: list[str], estimated: np.ndarray, exact: np.ndarray) -> None:
 
 
 def write(weights: np.ndarray) -> None:
-    """Write the weights: those of pairs and fours as one byte each, in hexadecimal, of 1 / STEP."""
+    """Write the weights. Pairs and fours take one byte each, in hexadecimal, in units of STEP."""
     grams, rest = weights[:512], iter(weights[512:])
     low, high = min(0.0, grams.min()), max(0.0, grams.max())
     step = (high - low) / 254
     zero = round(-low / step)
-    # both tables share the zero of a character: a character's pair and four each stand on half of it
+    # both tables share the zero of a character: its pair and its four each have half of it
     table = np.clip(np.round(grams / step) + zero, 0, 255).astype(np.uint8)
     rows = [table[at : at + 32].tobytes().hex() for at in range(0, 512, 32)]
     scripts = {

@@ -1,6 +1,6 @@
 """Four goals (context use, speed, accuracy, cost), measured for each way of replacing a history.
 
-python -m benchmarks.goals [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
+python -m benchmarks.goals [datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
 """
 
 import json
@@ -36,7 +36,7 @@ from refold.tokens.count import count_message
 from refold.tokens.usage import Usage
 
 CAP = 4_000
-"""Tokens of what stands for the history, at most."""
+"""Maximum tokens of the replacement of the history."""
 CONCEPTS = (
     Concept("paths", "files and folders that were worked on"),
     Concept("names", "other identifiers"),
@@ -44,11 +44,11 @@ CONCEPTS = (
 )
 USER = re.compile(r"<user>\n(.*?)\n</user>", re.DOTALL)
 MANY = 100
-"""Paths, and names, in one answer."""
+"""Maximum number of paths, and of names, in one answer."""
 
 
 def strategies(view: View) -> dict[str, Strategy]:
-    """The ways, each with `CAP` tokens for the whole of *view*."""
+    """Return the ways, each with `CAP` tokens for the whole of *view*."""
     size = max(10, len(view.transcript) // 8)
     return {
         "WholeHistory": WholeHistory(max_tokens=CAP),
@@ -62,11 +62,11 @@ def strategies(view: View) -> dict[str, Strategy]:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """A scripted model that finds facts by patterns: the most frequent paths and names, and the user's
-    sentences that bind. Priced as a model."""
+    """A scripted model that finds facts by patterns: the most frequent paths and names, and the
+    user's sentences that are constraints. Priced as a model."""
 
     def __call__(self, ask: Ask) -> Answer:
-        """The facts as JSON."""
+        """Return the facts as JSON."""
         often = [name for name, _ in Counter(STRUCTURED.findall(ask.prompt)).most_common()]
         lines_said = "\n".join(USER.findall(ask.prompt)).splitlines()
         facts = {
@@ -84,17 +84,17 @@ class Finder:
 
 @dataclass(frozen=True)
 class Goals:
-    """One way on one session."""
+    """Results of one way on one session."""
 
     run: Run
     took: float = 0.0
-    """Seconds of work for it on this machine; a scripted model takes none."""
+    """Seconds of work on this machine; a scripted model takes none."""
     calls: int = 0
-    """Model calls for it."""
+    """Model calls."""
 
 
 def measure(recording: Recording) -> dict[str, Goals]:
-    """The whole session, and what each way makes of it."""
+    """Measure the whole session and each way of replacing it."""
     codec = open_payload(recording.payload).codec
     everything = Compactor([], Budget(10**9, 10**9), format=codec.NAME, count=counted)(
         recording.payload
@@ -124,7 +124,7 @@ def _point(recording: Recording, view: View, index: Index) -> Point:
 
 
 def report(by_name: Mapping[str, Goals], seconds: Sequence[float]) -> str:
-    """The table of a session."""
+    """Return the table of a session."""
     rows = []
     for (name, goals), call in zip(by_name.items(), seconds, strict=True):
         run, point = goals.run, goals.run.points[0]

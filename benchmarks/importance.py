@@ -1,12 +1,12 @@
-"""Clearing by importance: which order of clearing tool results keeps most of what later calls need?
+"""Clearing by importance: which order of clearing tool results keeps most of what later calls need.
 
-python -m benchmarks.importance [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
+python -m benchmarks.importance [datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
 
-At `POINTS` points of a recorded session its tool results are cleared until what is left of them fits
-a room, by `ClearToolResults` alone and to the same number of tokens for every order. Of the
-identifiers that calls after that point use for the first time, and that stand in nothing said
-between the point and the call, so many are still to be read. A string that is still sent may be
-overlooked, so this is an upper bound on what a model recalls.
+At `POINTS` points of a recorded session its tool results are cleared until the rest fits a room, by
+`ClearToolResults` alone and to the same number of tokens for every order. The score is the share of
+identifiers still readable, of those that later calls use for the first time and that appear nowhere
+between the point and the call. A model may overlook a string that is sent, so this is an upper
+bound on what it recalls.
 """
 
 import os
@@ -32,9 +32,9 @@ from refold.scorers.scorer import Scorer
 from refold.strategies import ClearToolResults
 
 POINTS = 10
-"""How often a session is compacted, each time afresh, at equal distances of model calls."""
+"""Number of compactions per session, each from scratch, at equal distances of model calls."""
 ROOMS = (0.2, 0.4, 0.6)
-"""For which shares of the tokens of all tool results so far there is room."""
+"""Shares of the tokens of all tool results so far that may stay."""
 CHOSEN, OTHER = "The sessions on which the weights were chosen", "The other sessions"
 WORD = re.compile(r"\w{2,}")
 SIZE = 128
@@ -42,7 +42,7 @@ SIZE = 128
 
 
 def embed_by_hash(texts: Sequence[str]) -> list[list[float]]:
-    """An embedder without a model: how often words of each hash occur."""
+    """Embed texts without a model: count the words of each hash."""
     return list(map(_count_hashes, texts))
 
 
@@ -71,13 +71,13 @@ ORDERS: dict[str, Scorer | None] = {
         (*SUM, (0.25, Nearness(embed_by_hash, "hashed words")))
     ),
 }
-"""By what results are cleared. `Emphasis` and `Roles` give all tool results one score, so with them
-alone the oldest go first."""
+"""Orders of clearing. `Emphasis` and `Roles` give all tool results one score, so with them alone
+the oldest go first."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One recording, and what it belongs to."""
+    """One recording with its half and dataset."""
 
     half: str
     dataset: str
@@ -85,19 +85,20 @@ class Job:
 
 
 class Score(NamedTuple):
-    """What was needed, what of it was kept, and the tokens of what was shown."""
+    """Identifiers needed and kept, and the tokens of the view."""
 
     needed: int = 0
     hits: int = 0
     tokens: int = 0
 
     def plus(self, other: "Score") -> "Score":
-        """Both together."""
+        """Return the sum of both."""
         return Score(self.needed + other.needed, self.hits + other.hits, self.tokens + other.tokens)
 
 
 def jobs(root: Path) -> Iterator[Job]:
-    """All recordings that need anything, in two halves: every second of many; of Claude Code one each."""
+    """Yield all recordings that need anything, in two halves: alternating, and for Claude Code one
+    each."""
     for name, recordings in datasets(root):
         for at, recording in enumerate(recordings):
             first = at % 2 == 0 if len(recordings) > 1 else "ae4a" not in name
@@ -110,7 +111,7 @@ def jobs(root: Path) -> Iterator[Job]:
 
 
 def points(recording: Recording) -> Iterator[tuple[View, list[str]]]:
-    """The session up to each point, and what later calls need of it."""
+    """Yield the session up to each point and what later calls need of it."""
     calls = recording.calls
     for n in range(1, POINTS + 1):
         at = calls[n * len(calls) // (POINTS + 1)]
@@ -124,13 +125,13 @@ def points(recording: Recording) -> Iterator[tuple[View, list[str]]]:
 
 
 def _only_before(recording: Recording, name: str, at: int, used: int) -> bool:
-    """Does a name that is used at *used* stand before *at*, and not between the two?"""
+    """Return whether a name used at *used* appears before *at* and not between the two."""
     seen = [place for place in recording.found[name] if place < used]
     return bool(seen) and seen[-1] < at
 
 
 def clear(view: View, scorer: Scorer | None, room: float) -> View:
-    """The view with its results cleared until those left fit the room."""
+    """Return the view with results cleared until the rest fit the room."""
     results = sum(
         view.base.tokens(at, at + 1) for at, m in enumerate(view.transcript.messages) if m.results
     )
@@ -141,7 +142,7 @@ def clear(view: View, scorer: Scorer | None, room: float) -> View:
 
 
 def measure(job: Job) -> dict[tuple[str, float], Score]:
-    """Every order of clearing with every room."""
+    """Run every order of clearing with every room."""
     rows: dict[tuple[str, float], Score] = {}
     for view, wanted in points(job.recording):
         for name, scorer in ORDERS.items():
@@ -156,7 +157,7 @@ def measure(job: Job) -> dict[tuple[str, float], Score]:
 
 
 def report(half: str, scores: dict[tuple[str, str, float], Score]) -> str:
-    """One table: how much is kept, and the tokens shown where they differ from those of the first row."""
+    """Return one table: the shares kept, and the tokens relative to the first row."""
     names = list(dict.fromkeys(name for name, _, _ in scores))
     base = next(iter(ORDERS))
     rows = []

@@ -1,9 +1,9 @@
-"""What is kept: of the identifiers that tool calls need, how many are still in the request, and at what price?
+"""Identifiers that tool calls need: how many are still in the request, and at what price.
 
 An identifier is needed if a call uses it for the first time and an earlier tool result introduced
 it: `replay.STRUCTURED`, in tau2-bench `DOMAIN`.
 
-python -m benchmarks.kept [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
+python -m benchmarks.kept [datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
 """
 
 import os
@@ -37,12 +37,12 @@ from refold.tokens.count import count_message
 
 ROOT = Path(__file__).parent.parent
 DOMAIN = re.compile(r"(?=[A-Za-z_-]*\d|[A-Za-z0-9-]*_)[A-Za-z0-9_-]{4,}")
-"""Identifiers of domain tools: words of at least 4 characters with a digit or an underscore, such as
-reservation and payment ids, flight numbers and dates."""
+"""Identifiers of domain tools: words of at least 4 characters with a digit or an underscore, such
+as reservation and payment ids, flight numbers and dates."""
 
 
 counted = lru_cache(maxsize=10_000)(count_message)
-"""One counter for all policies, each message counted once."""
+"""Token counter shared by all policies, which counts each message once."""
 
 
 # --- policies -----------------------------------------------------------------------------------
@@ -50,15 +50,17 @@ counted = lru_cache(maxsize=10_000)(count_message)
 
 @dataclass(frozen=True)
 class LastTokens:
-    """Show the newest messages of at most *tokens* tokens, from a legal cut on, and a line for the rest.
+    """Show the newest messages of at most *tokens* tokens, from a legal cut on, and a line for the
+    rest.
 
-    No strategy: the engine refuses to hide the request that the model works on, which this does.
+    This is not a strategy, because the engine refuses to hide the current request and this hides
+    it.
     """
 
     tokens: int
 
     def __call__(self, view: View) -> View:
-        """Fold what is older."""
+        """Fold the older messages."""
         cut = cut_for(view.base.token_sums, sorted(view.cuts), len(view.transcript), self.tokens)
         if cut <= 1:
             return view
@@ -68,12 +70,13 @@ class LastTokens:
 
 @dataclass(frozen=True)
 class ClearAllBut:
-    """Show `[cleared]` instead of the tool results of all messages but the newest *keep*, at every call."""
+    """Show `[cleared]` instead of the tool results of all messages but the newest *keep*, at every
+    call."""
 
     keep: int = 4
 
     def __call__(self, view: View) -> Steps:
-        """Swap each message with old results that is not cleared yet."""
+        """Replace each message with old results that is not cleared yet."""
         done = {placed.edit.start for placed in view.visible_edits}
         with_results = [
             at for at, message in enumerate(view.transcript.messages) if message.results
@@ -90,14 +93,15 @@ def _clear(part: Part) -> Part:
 
 
 def cut_for(sums: Sequence[int], cuts: Sequence[int], end: int, tokens: int) -> int:
-    """The earliest legal cut from which at most *tokens* tokens follow, else the latest before the end."""
+    """Return the earliest legal cut with at most *tokens* tokens after it, else the latest before
+    the end."""
     first = bisect_left(sums, sums[end] - tokens, 0, end)
     at = min(bisect_left(cuts, first), bisect_left(cuts, end) - 1)
     return cuts[at]
 
 
 def last_tokens(recording: Recording, sent: int) -> LastTokens:
-    """The window with which *sent* tokens are sent over all calls, as nearly as cuts allow."""
+    """Return the window that sends *sent* tokens over all calls, as nearly as cuts allow."""
     view = compactor(recording, [], 2, 2)(recording.payload)
     sums, cuts = view.base.token_sums, sorted(view.cuts)
 
@@ -113,8 +117,8 @@ def last_tokens(recording: Recording, sent: int) -> LastTokens:
 
 
 def ours(size: int) -> list[Strategy]:
-    """Our strategies for a session of *size* tokens: the summary is capped at a tenth of it, but not
-    under 600 and not over 4,000 tokens."""
+    """Return Refold's strategies for a session of *size* tokens. The summary is capped at a tenth
+    of it, at least 600 and at most 4,000 tokens."""
     cap = max(600, min(4_000, size // 10))
     return [
         DropDuplicates(),
@@ -126,16 +130,17 @@ def ours(size: int) -> list[Strategy]:
 
 
 TRIGGERS = (0.40, 0.24, 0.18)
-"""When ours compacts: at this share of the session's full size, chosen once for all sessions so that
-at most about 1/2, 1/3 and 1/4 of the tokens are sent."""
+"""Shares of a session's full size at which Refold compacts, chosen once for all sessions so that at
+most about 1/2, 1/3 and 1/4 of the tokens are sent."""
 TARGET = 0.75
-"""How far down, as a share of the trigger."""
+"""Target as a share of the trigger."""
 
 
 def compactor(
     recording: Recording, strategies: Sequence[Strategy], trigger: float, target: float
 ) -> Compactor:
-    """A compactor for one replay; trigger and target are shares of the session's full size."""
+    """Return a compactor for one replay; trigger and target are shares of the session's full
+    size."""
     codec = open_payload(recording.payload).codec
     size, fixed = recording.size, recording.fixed
     at_every_call = {"progress": 0.0, "hysteresis": 0.0} if trigger == 0 else {}
@@ -144,7 +149,7 @@ def compactor(
 
 
 def measure(recording: Recording) -> dict[str, Replay]:
-    """Every policy on one recording."""
+    """Run every policy on one recording."""
 
     def run(strategies: Sequence[Strategy], trigger: float, target: float) -> Replay:
         return recording.replay(compactor(recording, strategies, trigger, target))
@@ -163,7 +168,7 @@ def measure(recording: Recording) -> dict[str, Replay]:
 
 
 def datasets(root: Path) -> Iterator[tuple[str, list[Recording]]]:
-    """Name and recordings of each dataset; none where it is absent."""
+    """Yield the name and recordings of each dataset; an absent one has no recordings."""
     for path in [root / "pi_sessions/large-session.jsonl"]:
         yield "pi", [Recording(read(path).payload)] if path.exists() else []
     for name in ("258c7280-ae70-4798-800f-63464d01a85d", "ae4a77f8-aedd-4bc1-888f-c94edc91af04"):
@@ -180,7 +185,7 @@ def datasets(root: Path) -> Iterator[tuple[str, list[Recording]]]:
 
 
 def cells(name: str, row: Replay, full: Replay) -> list[str]:
-    """One row of the table."""
+    """Return one row of the table."""
     survivors = " / ".join(str(row.survived.get(place, 0)) for place in ("tail", "stub", "summary"))
     return [
         name,
@@ -193,7 +198,7 @@ def cells(name: str, row: Replay, full: Replay) -> list[str]:
 
 
 def sum_by_policy(runs: Iterable[dict[str, Replay]]) -> dict[str, Replay]:
-    """Policy by policy, all recordings of a dataset together."""
+    """Return the sums over all recordings of a dataset by policy."""
     total: dict[str, Replay] = {}
     for rows in runs:
         for policy, row in rows.items():
@@ -202,7 +207,7 @@ def sum_by_policy(runs: Iterable[dict[str, Replay]]) -> dict[str, Replay]:
 
 
 def report(name: str, many: int, rows: dict[str, Replay]) -> str:
-    """A dataset's heading and table."""
+    """Return the heading and the table of a dataset."""
     full = rows["everything kept"]
     summary = f"{many} conversation{'s' * (many > 1)}, {full.calls:,} calls, {full.needed:,} identifiers needed"
     head = ["policy", "tokens sent", "of all", "recall", "in tail / stub / summary", "cache breaks"]

@@ -1,8 +1,7 @@
 """Compaction in layers against truncation and plain summaries.
 
-Reports tokens, seconds per call, cost and integrity. Layer 1 is `cleared`, layer 2 `kept.ours`.
-Both start at `TRIGGER` of the full size. A plain summary has the trigger and the tail of layer 2,
-truncation as many tokens.
+Tokens, seconds per call, cost, integrity. Layer 1 is `cleared`, 2 `kept.ours`, from `TRIGGER` on.
+A plain summary has the trigger and the tail of layer 2, truncation as many tokens.
 
 python -m benchmarks.layers [datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
 """
@@ -100,14 +99,12 @@ class Policy:
 
 
 def clear_strategies() -> list[Strategy]:
-    """Return layer 1, which needs no model and summarises nothing. The newest four groups of calls
-    stay."""
+    """Return layer 1, which clears without a model and keeps the newest four groups of calls."""
     return [DropDuplicates(), ClearThinking(), ClearToolResults(keep=4), ClearToolInputs(keep=4)]
 
 
 def policies(recording: Recording) -> dict[str, Policy]:
-    """Return the policies for *recording*, without truncation, which needs the tokens of layer
-    2."""
+    """Return all policies for *recording* but truncation, which needs the tokens of layer 2."""
     strategies = ours(recording.size)
     caps = [strategy.max_tokens for strategy in strategies if isinstance(strategy, Summarize)]
     due = TRIGGER, TRIGGER * TARGET

@@ -1,6 +1,6 @@
-"""Memory of the gateway after many long sessions, each resent whole at its last request.
+"""Memory of the gateway after many long sessions, each sent again in full with its last request.
 
-python -m benchmarks.memory [sessions, by default 1000] [messages of each, by default 1000]
+python -m benchmarks.memory [sessions, by default 1000] [messages per session, by default 1000]
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from refold.tokens.model_table import Window
 
 
 def megabytes() -> float:
-    """What this process has in memory."""
+    """Return the resident memory of this process."""
     resident = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
     return int(resident[1]) / 1024 if resident else 0.0
 
 
 def request(number: int, messages: list[dict]) -> Incoming:
-    """The last request of a session of a tenant of its own."""
+    """Return the last request of a session, each session with a different tenant."""
     history = [{"role": "user", "content": f"Session {number}"}, *messages]
     body = json.dumps({"model": "m", "max_tokens": 1_000, "messages": history}).encode()
     return Incoming("anthropic", "up", "/v1/messages", (), body, f"credential {number}")
 
 
 async def grow(sessions: int, messages: int, store: Path) -> list[list[str]]:
-    """Rows: after so many sessions."""
+    """Return rows of figures after various numbers of sessions."""
     settings = Settings(windows={"m": Window(200_000)}, decide_timeout_seconds=60)
     pipeline = Pipeline(settings, SQLiteStore(store))
     history, rows, before = anthropic(messages - 1), [], megabytes()

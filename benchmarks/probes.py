@@ -1,4 +1,5 @@
-"""Probe questions: of what a session said, how much can be read in a request, and how much be found again?"""
+"""Probe questions: how much of a session's content is readable in a request, and how much can be
+found."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,38 +19,38 @@ from refold.text.summary_wrapper import summary_in
 
 KINDS = ("requests", "constraints", "paths", "names")
 MOST = 60
-"""Questions of one kind at one point of a session; of more, this many at equal distances."""
+"""Maximum number of questions of one kind at one point of a session, taken at equal distances."""
 HITS = 10
 AROUND = 100
-"""Characters on either side of a name by which it is asked for."""
+"""Characters on either side of a name that form its question."""
 BINDS = re.compile(
     r"\b(?:must|never|always|do not|don['’]t|only|make sure|ensure|avoid|should not|without)\b"
     r"|必须|不要|不能|不得|禁止|只能|务必|始终|避免",
     re.IGNORECASE,
 )
-"""What makes a user's sentence a constraint."""
+"""Words that make a user's sentence a constraint."""
 ENDS = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
 
 class Probe(NamedTuple):
-    """A question about what was said, and its answer in the session's own words."""
+    """A question about the session, and its answer word for word."""
 
     kind: str
     answer: str
     question: str
-    """What an agent searches for that does not know the answer: the first third of a request or a constraint;
-    of a path or a name what stood on either side of it where it came up."""
+    """The search text of an agent that does not know the answer: the first third of a request or
+    constraint, or the text on either side of the first occurrence of a path or name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How many questions of one kind were asked, and how many have their answer."""
+    """Number of questions of one kind, and of those whose answer is available."""
 
     asked: int = 0
     visible: int = 0
     """In the request."""
     reached: int = 0
-    """In the request, or in one of the hidden messages that `recall` brings up."""
+    """In the request, or in one of the hidden messages that `recall` finds."""
 
     def __add__(self, other: "Score") -> "Score":
         return Score(
@@ -60,7 +61,8 @@ class Score:
 def probes(
     messages: Sequence[Message], system: str = "", pattern: re.Pattern[str] = STRUCTURED
 ) -> list[Probe]:
-    """The questions about *messages*, each answer once. What stands in *system* is not asked for."""
+    """Return the questions about *messages*, each answer once, without those that *system*
+    contains."""
     own = [
         text
         for m in messages
@@ -106,18 +108,18 @@ def _iter_names(
 
 
 def sample(all_probes: Sequence[Probe]) -> Iterator[Probe]:
-    """At most `MOST`, at equal distances."""
+    """Yield at most `MOST` probes at equal distances."""
     many = min(MOST, len(all_probes))
     return (all_probes[at * len(all_probes) // many] for at in range(many))
 
 
 def plain(text: str) -> str:
-    """*text* with single spaces."""
+    """Return *text* with whitespace collapsed."""
     return " ".join(text.split())
 
 
 def score_answers(view: View, wanted: Iterable[Probe], index: Index | None) -> dict[str, Score]:
-    """The score of each kind; without an *index* nothing that is hidden can be searched."""
+    """Return the score of each kind; without an *index* hidden messages cannot be searched."""
     texts = [_read(message) for message in view.messages]
     text = "\n".join(texts)
     line, held = plain(text), frozenset[str]().union(*map(grams, texts))
@@ -140,7 +142,7 @@ class Search:
         self._tips = {self._transcript.tips[at + 1]: at for at in hidden}
 
     def finds(self, probe: Probe) -> bool:
-        """Does one of the best hits hold the answer?"""
+        """Return whether one of the best hits contains the answer."""
         hits = self._index.find(self._tips, probe.question) if self._tips else {}
         best = sorted(hits, key=lambda at: (-round(hits[at], 6), -at))[:HITS]
         return any(probe.answer in _line(self._transcript.messages[at]) for at in best)
@@ -152,14 +154,15 @@ def _line(message: Message) -> str:
 
 
 def _read(message: Message) -> str:
-    """What can be read in a message; in one of our summaries the paths of each group written out."""
+    """Return the text of a message, in one of our summaries with the groups of paths expanded."""
     return (
         plain_text(message) if summary_in(message) is None else expand_groups(plain_text(message))
     )
 
 
 def _is_kept(probe: Probe, text: str, line: str, held: frozenset[str]) -> bool:
-    """Is a name there as it is; is a request or a constraint there, or at least half of its runs of three words?"""
+    """Return whether a name is present word for word; for a request or constraint, also if at least
+    half of its sequences of three words are."""
     if probe.kind in {"paths", "names"}:
         return probe.answer in text
     runs = grams(probe.answer)

@@ -1,10 +1,10 @@
-"""Evidence retention: of what a question needs, how much is in the request when the question comes?
+"""Evidence retention: how much of what a question needs is in the request when the question comes.
 
 Evidence is what a memory behind a recorded answer shares with its session (realmem), a value that
-stood in just one message (CrossWOZ), or each message of the day that a question names (MemoryBank).
-*When due* a chat is compacted at the budget only, else anew before every question.
+appeared in just one message (CrossWOZ), or each message of the day that a question names
+(MemoryBank). *When due* a chat is compacted at the budget only, else anew before every question.
 
-python -m benchmarks.questions [folder of datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
+python -m benchmarks.questions [datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
 """
 
 import json
@@ -32,10 +32,10 @@ from refold.tokens.count import count_message
 
 ROOT = Path(__file__).parent.parent
 counted = lru_cache(maxsize=20_000)(count_message)
-"""One counter for all policies."""
+"""Token counter shared by all policies."""
 HITS = 10
 MOST = 3_000
-"""Tokens set aside for them at most."""
+"""Maximum number of tokens reserved for them."""
 WIDTH = 4
 """Characters of a snippet for each token that a hit may take."""
 
@@ -44,13 +44,13 @@ class Need(NamedTuple):
     """One piece of evidence for one question."""
 
     at: int
-    """Position of the question: everything before it has been said."""
+    """Position of the question, after all messages before it."""
     query: str
     """The question."""
     value: str = ""
-    """The answer as it was said, folded: it is kept if it stands in the request."""
+    """The answer as stated, folded: it is kept if the request contains it."""
     grams: frozenset[str] = frozenset()
-    """Or what the evidence consists of: it is kept if at least half of these stand in the request."""
+    """Or the n-grams of the evidence: it is kept if the request holds at least half of them."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Sent(NamedTuple):
 
 @lru_cache(maxsize=20_000)
 def grams(text: str) -> frozenset[str]:
-    """Every three terms in a row: words, or pairs of Chinese characters."""
+    """Return the sequences of three terms: words, or pairs of Chinese characters."""
     words = list(terms(text))
     return frozenset(" ".join(words[at : at + 3]) for at in range(len(words) - 2))
 
@@ -84,7 +84,7 @@ class LastTokens:
     """The newest messages that fit, and the end of the one before them."""
 
     def requests(self, talk: Talk, budget: int) -> Iterator[tuple[int, str, Sent]]:
-        """Position, question and request of each question."""
+        """Yield the position, question and request of each question."""
         costs = [counted(Message(role, (Text(text),))) for role, text in talk.messages]
         for (at, query), _ in groupby(talk.needs, key=lambda need: need[:2]):
             first, tokens = at, 0
@@ -98,17 +98,17 @@ class LastTokens:
 
 @dataclass(frozen=True)
 class Summary:
-    """The rule summary and a tail; with a *share* of the budget for what a search for the question brings back.
+    """The rule summary and a tail, with a *share* of the budget for search results.
 
-    With *target* 1.0 it is compacted before every question, as the tail is cut anew then; below, only when the budget is
-    reached, down to that share of it.
+    With *target* 1.0 it compacts before every question, as the tail is cut anew each time. Below
+    1.0 it compacts only when the budget is reached, down to that share of it.
     """
 
     share: float = 0.0
     target: float = 1.0
 
     def requests(self, talk: Talk, budget: int) -> Iterator[tuple[int, str, Sent]]:
-        """Position, question and request of each question."""
+        """Yield the position, question and request of each question."""
         trigger = budget - min(MOST, int(self.share * budget))
         goal = int(self.target * trigger)
         strategies = [SummarizeTo(goal, keep) for keep in (0.5, 0.25, 0.1)]
@@ -135,7 +135,7 @@ class Summary:
 
 
 def fit(text: str, room: int) -> str:
-    """An end of *text* of at most *room* tokens."""
+    """Return the end of *text*, at most *room* tokens."""
     size = len(text)
     while size and (cost := count_message(user(text[-size:]))) > room:
         size = min(size - 1, size * max(0, room) // cost)
@@ -143,7 +143,7 @@ def fit(text: str, room: int) -> str:
 
 
 def recall_for(view: View, query: str, room: int, index: Index) -> Sent:
-    """What a search for the question brings back, in at most *room* tokens."""
+    """Return the results of a search for the question in at most *room* tokens."""
     texts, budget_left = list[str](), room
     width = max(80, WIDTH * room // HITS)
     for hit in recall(view, query, HITS, index=index, width=width):
@@ -165,7 +165,7 @@ POLICIES: dict[str, LastTokens | Summary] = {
 
 
 class Score(NamedTuple):
-    """How one policy did."""
+    """Score of one policy."""
 
     needed: int = 0
     hits: int = 0
@@ -177,7 +177,7 @@ class Score(NamedTuple):
 
 
 def measure(job: tuple[Talk, int]) -> dict[str, Score]:
-    """Every policy on one conversation at one budget."""
+    """Run every policy on one conversation at one budget."""
     talk, budget = job
     needs = {key: list(group) for key, group in groupby(talk.needs, key=lambda need: need[:2])}
     scores = {
@@ -191,7 +191,7 @@ def measure(job: tuple[Talk, int]) -> dict[str, Score]:
 def sum_of(
     requests: Iterable[tuple[int, str, Sent]], needs: dict[Any, list[Need]], budget: int
 ) -> Score:
-    """The score of some requests."""
+    """Return the score of some requests."""
     total = Score()
     for at, query, sent in requests:
         wanted, text = needs[at, query], fold("\n".join(sent.texts))
@@ -206,7 +206,7 @@ def sum_of(
 
 
 def is_kept(need: Need, text: str, held: frozenset[str]) -> bool:
-    """Is the evidence in a request of this text and these n-grams?"""
+    """Return whether a request with this text and these n-grams holds the evidence."""
     return need.value in text if need.value else 2 * len(need.grams & held) >= len(need.grams)
 
 
@@ -214,7 +214,7 @@ def is_kept(need: Need, text: str, held: frozenset[str]) -> bool:
 
 
 def realmem(root: Path) -> list[Talk]:
-    """A person's sessions in a row; a question needs the memories that its recorded answer was based on."""
+    """Return each person's sessions; questions need the memories behind their recorded answers."""
     return [
         _person(json.loads(path.read_text(encoding="utf-8")))
         for path in sorted(root.glob("realmem/*.json"))
@@ -238,7 +238,7 @@ def _person(data: dict[str, Any]) -> Talk:
 def _used(
     at: int, query: str, memories: list[dict[str, str]], source: dict[str, frozenset[str]]
 ) -> Iterator[Need]:
-    """The words in a row that a memory has in common with the session it was taken from."""
+    """Yield the n-grams that a memory shares with the session it was taken from."""
     for memory in memories:
         shared = grams(memory["content"]) & source.get(memory["session_uuid"], frozenset())
         if len(shared) >= 3:
@@ -246,7 +246,7 @@ def _used(
 
 
 def crosswoz(root: Path, together: int = 20) -> list[Talk]:
-    """Twenty dialogues in a row; afterwards each value that was told only once is asked for by name."""
+    """Return twenty dialogues in a row, then questions by name for values stated only once."""
     talks = list[Talk]()
     for path in sorted(root.glob("crosswoz_zh/*.zip")):
         with zipfile.ZipFile(path) as archive:
@@ -286,7 +286,7 @@ DAY = re.compile(r"(\d+)月(\d+)[日号]")
 
 
 def memorybank(root: Path) -> list[Talk]:
-    """Ten days of chat; afterwards the probing questions that name one of the days, which need what was said then."""
+    """Return ten days of chat, then the probing questions that name, and need, one of the days."""
     folder = root / "memorybank"
     if not folder.is_dir():
         return []
@@ -334,7 +334,7 @@ DATASETS = {
 
 
 def report(name: str, talks: Sequence[Talk], rows: dict[int, dict[str, Score]]) -> str:
-    """A dataset's heading and table."""
+    """Return the heading and the table of a dataset."""
     size = sum(counted(user(text)) for talk in talks for _, text in talk.messages) // len(talks)
     first_row = next(iter(rows.values()))
     first = next(iter(first_row.values()))
@@ -345,13 +345,13 @@ def report(name: str, talks: Sequence[Talk], rows: dict[int, dict[str, Score]]) 
 
 
 def cells(scores: dict[str, Score]) -> Iterator[str]:
-    """Evidence kept and mean tokens of a request, for each policy."""
+    """Yield the evidence kept and the mean tokens of a request for each policy."""
     for score in scores.values():
         yield f"{score.hits / max(1, score.needed):.1%} in {score.tokens // max(1, score.questions):,}"
 
 
 def main() -> None:
-    """Print for each dataset a table of all conversations, of those the rules were chosen on, and of the others."""
+    """Print tables of all conversations, of those the rules were chosen on, and of the others."""
     shared = Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared"))
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else shared / "datasets"
     with ProcessPoolExecutor(2) as pool:
@@ -375,7 +375,7 @@ def main() -> None:
 
 
 def sum_by_policy(runs: Iterable[dict[str, Score]]) -> dict[str, Score]:
-    """Policy by policy, several conversations together."""
+    """Return the sums over several conversations by policy."""
     total: dict[str, Score] = {}
     for scores in runs:
         for policy, score in scores.items():

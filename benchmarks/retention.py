@@ -1,10 +1,13 @@
-"""Retention by importance: does it pay to keep what matters word for word beside a summary?
+"""Retention by importance: whether it pays to keep important messages word for word beside a
+summary.
 
-python -m benchmarks.retention [the names of some sets, by default all]; datasets in ../shared/datasets or $REFOLD_SHARED/datasets
+python -m benchmarks.retention [names of sets, by default all]; datasets in ../shared/datasets or
+$REFOLD_SHARED/datasets
 
-At `POINTS` points of a session everything is compacted once to the same number of tokens: a tail, the rule summary, and messages
-that a scorer chose (`KeepImportant`). Recency chooses the newest, so it is a longer tail. Of agents' sessions the identifiers are
-counted that `benchmarks.importance` counts, of chats the evidence that `benchmarks.questions` counts.
+At `POINTS` points of a session everything is compacted once to the same number of tokens: a tail,
+the rule summary, and messages that a scorer chose (`KeepImportant`). Recency chooses the newest, so
+it is a longer tail. For agents' sessions the identifiers of `benchmarks.importance` are counted,
+for chats the evidence of `benchmarks.questions`.
 """
 
 import os
@@ -43,11 +46,12 @@ from refold.summarizers.tail import tail_start
 from refold.text.plain import fold, readable_text
 
 POINTS = 2
-"""How often a session is compacted, each time afresh."""
+"""Number of compactions per session, each from scratch."""
 SENT = 0.25
-"""Tokens of the compacted request, as a share of the session's so far; of chats the smaller budget of the other benchmark."""
+"""Tokens of the compacted request as a share of the session so far; for chats the smaller budget of
+the other benchmark."""
 TAIL, PINS = 0.4, 0.25
-"""Of these, for the tail and for what the scorer chooses; the rest is the summary's."""
+"""Shares of these for the tail and for the scorer's choice; the rest is for the summary."""
 NEARNESS = Nearness(embed_by_hash, "hashed words")
 CHOICES: dict[str, Scorer | None] = {
     "nothing, a longer summary": None,
@@ -65,7 +69,7 @@ CHOICES: dict[str, Scorer | None] = {
 
 @dataclass(frozen=True)
 class Job:
-    """A session, and the set it belongs to."""
+    """A session and the set it belongs to."""
 
     name: str
     session: Recording | Talk
@@ -74,18 +78,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Before:
-    """A scorer's scores of what is not in the tail."""
+    """A scorer's scores, limited to messages before the tail."""
 
     scorer: Scorer
     stop: int
 
     def __call__(self, view: View) -> Sequence[float]:
-        """Less than 0 from *stop* on."""
+        """Return the scores, negative from *stop* on."""
         return [score if at < self.stop else -1.0 for at, score in enumerate(self.scorer(view))]
 
 
 def compact(view: View, scorer: Scorer | None, target: int) -> View:
-    """The view in about *target* tokens."""
+    """Return the view in about *target* tokens."""
     tail = TAIL * target / view.tokens
     stop = tail_start(view, tail)
     pins = int(PINS * target) if scorer else 0
@@ -99,7 +103,7 @@ def compact(view: View, scorer: Scorer | None, target: int) -> View:
 
 
 def measure(job: Job) -> dict[str, Score]:
-    """Every choice on one session."""
+    """Run every choice on one session."""
     rows: dict[str, Score] = {}
     cases = (
         _questions(job.session, job.sent) if isinstance(job.session, Talk) else _calls(job.session)
@@ -140,7 +144,7 @@ def _questions(talk: Talk, sent: int) -> Iterator[tuple[View, int, list[Need]]]:
 
 
 def todo(root: Path) -> Iterator[Job]:
-    """All sessions."""
+    """Yield all sessions."""
     for job in jobs(root):
         yield Job(job.dataset, job.recording)
     for name, (read, budgets) in DATASETS.items():
@@ -168,7 +172,8 @@ def main() -> None:
 
 
 def _line(choice: str, pairs: list[tuple[Score, Score]]) -> list[str]:
-    """What a choice kept of each set, on average, and its tokens as a share of those that recency took."""
+    """Return what a choice kept of each set, the mean, and its tokens as a share of those of
+    recency."""
     mean = sum(score.hits / score.needed for score, _ in pairs) / max(1, len(pairs))
     tokens = sum(score.tokens / base.tokens for score, base in pairs) / max(1, len(pairs))
     return [

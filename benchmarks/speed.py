@@ -1,4 +1,4 @@
-"""How long a call takes: real HTTP requests to a scripted model server of a stated speed."""
+"""Duration of a call: real HTTP requests to a scripted model server of a stated speed."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,12 +19,12 @@ HEADER = "x-conversation"
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast a model is: seconds, and tokens per second."""
+    """Speed of a model in seconds and tokens per second."""
 
     fixed: float = 0.3
     """Seconds that every call takes."""
     prefill: float = 20_000
-    """Input that is new."""
+    """New input."""
     cached: float = 200_000
     """Input that is read from a prompt cache."""
     output: float = 100
@@ -32,7 +32,7 @@ class Speed:
     """Tokens of each answer."""
 
     def seconds(self, fresh: int, cached: int) -> float:
-        """How long a call takes."""
+        """Return the duration of a call."""
         return self.fixed + fresh / self.prefill + cached / self.cached + self.answer / self.output
 
     def __str__(self) -> str:
@@ -44,27 +44,28 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent: the system prompt, and messages of text."""
+    """A system prompt and messages of text."""
 
     system: str
     messages: tuple[Message, ...]
 
     @classmethod
     def of(cls, system: str, messages: Sequence[Message]) -> "Request":
-        """Messages of any kind as text."""
+        """Convert messages of any kind to text."""
         return cls(system, tuple(turns(messages)))
 
 
 @dataclass(slots=True)
 class Model:
-    """The server's script: waits as long as a model of this speed takes, and knows the request before of each conversation."""
+    """The server's script: waits as long as a model of this speed and keeps the previous request of
+    each conversation."""
 
     speed: Speed
     before: dict[str, str] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
 
     def __call__(self, received: Received) -> Reply:
-        """The reply, after what is left of its time."""
+        """Return the reply, delayed by the rest of its time."""
         began = perf_counter()
         contents = [message["content"] for message in received.json["messages"]]
         tokens, text, name = (
@@ -89,7 +90,7 @@ def _tokens(text: str) -> int:
 
 
 def count_shared(a: str, b: str) -> int:
-    """How many characters both begin with."""
+    """Return the length of the common prefix in characters."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
@@ -98,8 +99,11 @@ def count_shared(a: str, b: str) -> int:
 
 
 def seconds_of(talks: Sequence[Sequence[Request]], speed: Speed, together: int = 24) -> list[float]:
-    """Seconds of the last request of each conversation, its requests sent one after the other. So many
-    conversations are under way at the same time; each waits for its own answers. Raises RuntimeError if one fails."""
+    """Return the seconds of the last request of each conversation, whose requests are sent in
+    sequence.
+
+    *together* conversations run at the same time, each waiting for its own answers. Raises
+    RuntimeError if one fails."""
     with ScriptedProvider(Model(speed)) as server, ThreadPoolExecutor(together) as pool:
         taken = pool.map(
             lambda at: time_requests(server, str(at), talks[at])[-1], range(len(talks))
@@ -108,8 +112,8 @@ def seconds_of(talks: Sequence[Sequence[Request]], speed: Speed, together: int =
 
 
 def time_requests(server: ScriptedProvider, name: str, requests: Sequence[Request]) -> list[float]:
-    """Seconds of each request of the conversation *name*, sent one after the other. Raises RuntimeError
-    if one fails."""
+    """Return the seconds of each request of the conversation *name*, sent in sequence. Raises
+    RuntimeError if one fails."""
     model = HTTPModel(f"{server.url}/v1", model="scripted", headers={HEADER: name})
     return [_seconds(model, request) for request in requests]
 

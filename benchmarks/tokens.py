@@ -1,9 +1,9 @@
-"""How far the estimator is off and how fast it is: `python -m benchmarks.tokens [DATASETS] [TEXTS]`.
+"""Error and speed of the estimator: `python -m benchmarks.tokens [DATASETS] [TEXTS]`.
 
 DATASETS are real recorded conversations (see recordings.py; REFOLD_SHARED/datasets by default),
-counted exactly with o200k. TEXTS may hold further texts, one folder per kind, one file counting as
-one conversation. Neither is part of the repository. Under `short` stands the worst under-count of
-a conversation; under `text` that of any single text of 1,000 tokens or more.
+counted exactly with o200k. TEXTS may hold further texts, one folder per kind, with each file
+counted as one conversation. Neither is part of the repository. The column `short` has the worst
+under-count of a conversation, `text` that of any single text of 1,000 tokens or more.
 """
 
 import os
@@ -61,7 +61,8 @@ def conversations(
 
 
 def table(head: str, groups: dict[str, list[list[Row]]]) -> None:
-    """Mean absolute error per conversation, mean bias, worst under-count; chars/4 beside it."""
+    """Print the mean absolute error per conversation, mean bias and worst under-count, with chars/4
+    beside them."""
     print(
         f"| {head} | conversations | tokens | error | bias | short | text | chars/4 error | chars/4 short |"
     )
@@ -94,7 +95,7 @@ def mean(values: Iterable[float]) -> float:
 
 
 def speeds(texts: list[str], o200k: Callable[[str], int]) -> None:
-    """MB of UTF-8 a second, best of three passes over everything."""
+    """Print the MB of UTF-8 per second, best of three passes over everything."""
     print("| counter | MB/s | on 1 MB of code |")
     print("|---|---|---|")
     code = "\n".join(file.read_text("utf-8") for file in sorted((ROOT / "src").rglob("*.py")))

@@ -1,8 +1,8 @@
-"""How far an anchored estimate is off: `python -m benchmarks.tokens_anchor [DATASETS]`.
+"""Error of an anchored estimate: `python -m benchmarks.tokens_anchor [DATASETS]`.
 
-For every recorded model call with a reported usage, the input tokens expected from the call before
-(its report, plus the estimate of what came since, times the ratio learned so far) are compared
-with those reported. Calls after which the context shrank (a compaction) are left out.
+For every recorded model call with reported usage, the expected input tokens are compared with the
+reported ones. They are the report of the previous call, plus the estimate of what was added since,
+times the ratio learned so far. Calls after which the context shrank (a compaction) are left out.
 """
 
 import os
@@ -43,7 +43,7 @@ def messages(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def replay(entries_said: Iterator[dict[str, Any]]) -> tuple[list[float], Ratios]:
-    """Relative errors of the expected input of each call, and what was learned on the way."""
+    """Return the relative errors of the expected input of each call, and the learned ratios."""
     ratios, errors, seen = Ratios(), list[float](), set[str]()
     estimated, last = 0, None
     for message in entries_said:

@@ -1,10 +1,13 @@
-"""What providers bill for an estimated token, by family of models: `python -m benchmarks.tokens_prior [DATASETS]`.
+"""Billed tokens per estimated token by model family: `python -m benchmarks.tokens_prior
+[DATASETS]`.
 
-Recorded sessions whose calls report usage are halved by a hash of their names. One half says what a family's ratio is; the
-table shows for both halves how far the estimate is off, alone and times the prior that Refold ships (`refold.tokens.model_table.prior_of`).
+Recorded sessions whose calls report usage are split in half by a hash of their names. One half
+gives a family's ratio. The table shows for both halves the error of the estimate, alone and times
+the prior that Refold ships (`refold.tokens.model_table.prior_of`).
 
-Where a recording holds a whole request its tokens are compared with those billed. Where the system prompt and tools are
-missing, what came between a stretch's first report and its last is compared: what is hidden is in both.
+If a recording holds whole requests, their tokens are compared with those billed. If the system
+prompt and tools are missing, the growth between the first and the last report of a stretch is
+compared, because both include the hidden part.
 """
 
 import json
@@ -27,9 +30,9 @@ from refold.tokens.usage import read_usage
 
 ROOT = Path(__file__).parent.parent
 LEAST = 1_000
-"""Estimated tokens that a session must tell of."""
+"""Minimum number of estimated tokens of a session."""
 SHRUNK = 0.95
-"""A request billed at less than this share of the one before was compacted or cleared."""
+"""A request billed at less than this share of the previous one was compacted or cleared."""
 SESSIONS = (
     *(
         "claude_code_spotter/*.jsonl",
@@ -44,7 +47,7 @@ GIVEN = frozenset({"mini_swe"})
 
 
 class Point(NamedTuple):
-    """One call: its request as estimated and as billed."""
+    """One call: its estimated and its billed request tokens."""
 
     model: str
     estimated: int
@@ -52,7 +55,7 @@ class Point(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one session tells of one model."""
+    """Totals of one session for one model."""
 
     model: str
     name: str
@@ -61,12 +64,12 @@ class Row(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Billed tokens for an estimated one."""
+        """Return the billed tokens per estimated token."""
         return self.billed / self.estimated
 
     @property
     def is_fitted(self) -> bool:
-        """Is it of the half that a ratio is drawn from?"""
+        """Return whether it belongs to the half that the ratio is fitted on."""
         return blake2b(self.name.encode(), digest_size=1).digest()[0] % 2 == 0
 
 
@@ -93,18 +96,19 @@ def main(datasets: Path) -> None:
 
 
 def ratios(chosen: Sequence[Row]) -> str:
-    """The ratio of all tokens, and those of single sessions."""
+    """Return the ratio of all tokens, and those of single sessions."""
     every, single = total(chosen), sorted(row.ratio for row in chosen)
     return f"{every:.2f}, {median(single):.2f}, {single[0]:.2f}, {single[-1]:.2f}"
 
 
 def total(chosen: Sequence[Row]) -> float:
-    """Billed tokens of all for an estimated one."""
+    """Return the billed tokens per estimated token over all rows."""
     return sum(row.billed for row in chosen) / sum(row.estimated for row in chosen)
 
 
 def errors(chosen: Sequence[Row], *, prior: bool) -> str:
-    """The mean error of a session, what is over or under all together, and the worst under-count and over-count."""
+    """Return the mean error per session, the mean bias, and the worst under-count and
+    over-count."""
     off = [(prior_of(row.model) if prior else 1.0) / row.ratio - 1 for row in chosen]
     mean = sum(map(abs, off)) / len(off)
     under = sum(error < -0.05 for error in off)
@@ -112,7 +116,7 @@ def errors(chosen: Sequence[Row], *, prior: bool) -> str:
 
 
 def rows(datasets: Path) -> Iterator[Row]:
-    """What each session tells of each of its models."""
+    """Yield the totals of each session for each of its models."""
     for pattern in SESSIONS:
         for path in sorted(datasets.glob(pattern)):
             for session in sessions(path):
@@ -136,7 +140,7 @@ def sessions(path: Path) -> Iterator[Session]:
 
 
 def points(path: Path, session: Session) -> Iterator[Point]:
-    """The calls of a session, as far as their usage is known."""
+    """Yield the calls of a session whose usage is known."""
     body = {**session.body, FIELDS[session.format]: session.messages}
     envelope = open_payload(body, session.format)
     sums = list(
@@ -156,7 +160,7 @@ def points(path: Path, session: Session) -> Iterator[Point]:
 
 
 def read_models(path: Path) -> dict[str, str]:
-    """The model of each usage in a file of lines."""
+    """Return the model of each usage in a JSON Lines file."""
     messages = [record.get("message") for record in jsonl(path)]
     return {
         json.dumps(message["usage"], sort_keys=True): message.get("model", "")
@@ -166,7 +170,7 @@ def read_models(path: Path) -> dict[str, str]:
 
 
 def read_point(log: dict[str, Any]) -> Point:
-    """A call of which the whole request is on record."""
+    """Return a call whose whole request is recorded."""
     envelope = open_payload(
         {"tools": log.get("tools") or [], "messages": log["messages"]}, "openai_chat"
     )
@@ -177,7 +181,7 @@ def read_point(log: dict[str, Any]) -> Point:
 
 
 def iter_rows(name: str, session_points: Sequence[Point], *, whole: bool) -> Iterator[Row]:
-    """What the calls of one session tell of each model."""
+    """Yield the totals of one session for each model."""
     sums = defaultdict(lambda: (0, 0))
     for stretch in stretches(session_points):
         first, last = (Point("", 0, 0) if whole else stretch[0]), stretch[-1]
@@ -192,7 +196,8 @@ def iter_rows(name: str, session_points: Sequence[Point], *, whole: bool) -> Ite
 
 
 def stretches(session_points: Sequence[Point]) -> list[list[Point]]:
-    """Calls to one model in which the request only grew: no compaction, nothing cleared."""
+    """Return runs of calls to one model in which the request only grew: no compaction, nothing
+    cleared."""
     parts = list[list[Point]]()
     for point in session_points:
         last = parts[-1][-1] if parts else None

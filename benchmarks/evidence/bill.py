@@ -89,8 +89,7 @@ def never(_: Figures, __: Rates) -> None:
 
 
 def at_size(trigger: int, goal: int) -> Decide:
-    """Compact requests of *trigger* tokens to *goal* tokens of conversation, whatever that
-    costs."""
+    """Compact requests of *trigger* tokens to *goal* of conversation at any cost."""
 
     def decide(figures: Figures, _: Rates) -> int | None:
         return figures.fixed + goal if figures.tokens >= trigger else None
@@ -262,8 +261,7 @@ class Compacted:
 
 
 def strategies_of(decide: Decide, goal: int) -> tuple[Strategy, ...]:
-    """Return the strategies of a policy: version 0.1 clears, all others use the default
-    strategies."""
+    """Return the strategies: version 0.1 clears, all others use the defaults."""
     if decide is first_version:
         return ClearThinking(keep=2), ClearToolResults(keep=3), ClearToolInputs(keep=3)
     return default_strategies(goal)

@@ -1,8 +1,8 @@
-"""Bits of the next action: how much does a real model gain from what a policy shows?
+"""Bits of the next action: how much a real model gains from what a policy shows.
 
-At points of recorded sessions the whole history is compacted once, by every policy, to the tokens
-that the default strategies leave. A language model then reads each view and the recorded next
-action behind it. The fewer bits that costs, the more of it the view foretold.
+At points of recorded sessions every policy compacts the whole history once, to the tokens that the
+default strategies leave. A language model then reads each view, followed by the recorded next
+action. The fewer bits the action costs, the better the view predicts it.
 """
 
 import json
@@ -25,17 +25,17 @@ from refold.messages import Message
 from refold.text.plain import readable_text
 
 TARGET = 2_500
-"""By the estimator; some 3,000 of the model's own tokens."""
+"""Target by the estimator; about 3,000 of the model's own tokens."""
 SESSIONS = 6
 OF_A_SESSION = 10
-"""Points: calls at equal distances, once the history is `HISTORY` times the target."""
+"""Points per session: calls at equal distances, once the history is `HISTORY` times the target."""
 HISTORY = 3
 LONGEST = 160
 """Tokens of an action that count."""
 LAST = "the last tokens, to the token"
-"""A tail cut anywhere, so that it has exactly as many tokens of the model as the first policy's view."""
+"""A tail cut anywhere, so that it has exactly as many model tokens as the first policy's view."""
 FIRST_AND_LAST = "the first message and the last tokens"
-"""The same with the first message whole before it: the task of an agent that is given one."""
+"""The same after the whole first message, which is the task if the agent was given one."""
 ROUNDS = (
     (REFERENCE, LAST),
     (FIRST_AND_LAST,),
@@ -44,19 +44,20 @@ ROUNDS = (
     ("LangChain summarization, keeps half",),
     ("clear all results but 4", "OpenCode's prune"),
 )
-"""Each round is measured at all points before the next one; the last cannot come down to the target."""
+"""Each round is measured at all points before the next; the last cannot get down to the target."""
 WORKER = Path(__file__).with_name("bits_worker.py")
 STEP = 1.08
 STEPS = sorted(range(-12, 13), key=abs)
-"""Windows that are tried, in powers of `STEP`, until a view is near enough to the first one."""
+"""Windows to try, in powers of `STEP`, until the size of a view is near enough to the first one."""
 FAR = 1.5
-"""A view so many times as large as the first is cut to its tokens: the newest stay."""
+"""Ratio to the first view above which a view is cut to the first one's tokens, keeping the
+newest."""
 RESAMPLES = 10_000
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the action at one point cost behind one policy's view."""
+    """Cost of the action at one point after one policy's view."""
 
     commit: str
     target: int
@@ -65,24 +66,24 @@ class Measured:
     policy: str
     bits: float
     tokens: int
-    """Of the view, as the model counts them."""
+    """Tokens of the view, as the model counts them."""
     action: int
     """Tokens of the action."""
 
 
 def bits_python() -> Path:
-    """The interpreter with llama-cpp-python: REFOLD_BITS, or the one that make installs."""
+    """Return the interpreter with llama-cpp-python: REFOLD_BITS, or the one that make installs."""
     return Path(os.environ.get("REFOLD_BITS", ROOT / ".bench-bits" / "bin" / "python"))
 
 
 def commit_of() -> str:
-    """The commit that is measured."""
+    """Return the measured commit."""
     words = ["git", "-C", str(ROOT), "rev-parse", "--short=7", "HEAD"]
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def spell_each(messages: Sequence[Message]) -> str:
-    """Write messages as plain text."""
+    """Return messages as plain text."""
     return "".join(
         f"[{'result' if message.results else message.role}]\n{readable_text(message)}\n\n"
         for message in messages
@@ -90,12 +91,12 @@ def spell_each(messages: Sequence[Message]) -> str:
 
 
 def spell(messages: Sequence[Message]) -> str:
-    """Write messages as plain text, ready to be gone on with by the assistant."""
+    """Return messages as plain text, ready to be continued by the assistant."""
     return f"{spell_each(messages)}[assistant]\n"
 
 
 def choose_sessions(split: str) -> list[Session]:
-    """Return the longest sessions, those of each client in turn."""
+    """Return the longest sessions, alternating between clients."""
     clients = defaultdict[str, list[Session]](list)
     for session in load_sessions(split):
         clients[session.client].append(session)
@@ -108,10 +109,10 @@ def choose_sessions(split: str) -> list[Session]:
 
 
 def choose_points(session: Session, target: int) -> list[int]:
-    """Return calls at equal distances, of those with enough history before them.
+    """Return calls at equal distances among those with enough history before them.
 
-    What came since the call before has to stay whatever the policy, so it takes half of the target
-    at most.
+    Messages since the previous call stay under every policy, so they take at most half of the
+    target.
     """
     late, last = list[int](), 0
     for at in session.calls:
@@ -133,7 +134,8 @@ def action_at(session: Session, at: int) -> str:
 
 
 def view_of(session: Session, at: int, policy: str, wanted: int, target: int) -> Sequence[Message]:
-    """Return what *policy* shows of the history before *at*, near *wanted* tokens if there are any."""
+    """Return what *policy* shows of the history before *at*, near *wanted* tokens if that is not
+    0."""
     messages = session.messages[:at]
     if policy in (LAST, FIRST_AND_LAST):
         return messages
@@ -166,7 +168,7 @@ def iter_jobs(split: str, target: int) -> Iterator[tuple[str, Session, int]]:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measures policies at a target with one model, and knows what was measured before."""
+    """Measures policies at a target with one model, and knows earlier measurements."""
 
     worker: Worker
     commit: str
@@ -174,7 +176,7 @@ class Bench:
     measurements: dict[tuple[str, str, int], Measured]
 
     def measure(self, policy: str, session: Session, at: int) -> Measured:
-        """Measure a policy at a call; the first policy has been measured there."""
+        """Measure a policy at a call where the first policy has been measured."""
         view = first = view_of(session, at, REFERENCE, 0, self.target)
         most = None
         if policy != REFERENCE:
@@ -187,7 +189,7 @@ class Bench:
         return Measured(self.commit, self.target, session.name, at, policy, **answer)
 
     def run(self, split: str, path: Path) -> None:
-        """Append what is not known yet to a file, a line of JSON each."""
+        """Append missing measurements to a file, one line of JSON each."""
         with path.open("a", encoding="utf-8") as file:
             for policy, session, at in iter_jobs(split, self.target):
                 if (policy, session.name, at) not in self.measurements:
@@ -197,7 +199,7 @@ class Bench:
 
 
 def interval(differences: Sequence[float]) -> tuple[float, float]:
-    """Return the bounds of 95 % of the means of resamples."""
+    """Return the 95 % confidence interval of the mean by resampling."""
     chance = random.Random(len(differences))
     means = sorted(fmean(chance.choices(differences, k=len(differences))) for _ in range(RESAMPLES))
     return means[RESAMPLES // 40], means[-RESAMPLES // 40]
@@ -234,7 +236,7 @@ def print_results(results: Mapping[tuple[str, str, int], Measured]) -> None:
 
 
 def print_tables(split: str, targets: Sequence[int], model: Path, path: Path) -> None:
-    """Measure into a file, going on where an earlier run of the same commit ended, and print it."""
+    """Measure into a file, resume an earlier run of the same commit, and print the results."""
     commit = commit_of()
     for target in targets or (TARGET,):
         lines = path.read_text("utf-8").splitlines() if path.exists() else []

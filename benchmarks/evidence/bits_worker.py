@@ -1,9 +1,10 @@
-"""Runs in an environment with llama-cpp-python: how surprised is a model by a text?
+"""Runs in an environment with llama-cpp-python and measures how surprising a text is to a model.
 
-A line of JSON in and a line out. `{"model": path}` loads a GGUF file and is answered by `{}`;
-`{"head": text, "prompt": text, "action": text, "longest": n, "most": n}` is answered by the `bits` that
-the first *longest* tokens of the action cost behind *most* tokens (null: all), which are the head and
-the newest of the prompt, and by how many `tokens` of both and of the `action` these were. One thread.
+It reads lines of JSON and answers with a line each. `{"model": path}` loads a GGUF file and returns
+`{}`. `{"head": text, "prompt": text, "action": text, "longest": n, "most": n}` returns the `bits`
+that the first *longest* tokens of the action cost after *most* tokens (null: all), which are the
+head and the newest tokens of the prompt. It also returns the number of these `tokens` and of those
+of the `action`. One thread.
 """
 
 import json
@@ -19,7 +20,7 @@ CONTEXT = 16_384
 
 
 class Model:
-    """A language model that reads a text and says how likely each token of it was."""
+    """A language model that reads a text and reports the likelihood of each token."""
 
     def __init__(self, path: str) -> None:
         self.llama = llama_cpp.Llama(
@@ -39,7 +40,7 @@ class Model:
         return self.llama.tokenize(text.encode(), add_bos=is_start, special=False)
 
     def read(self, tokens: list[int], at: int, *, with_logits: bool) -> None:
-        """Read tokens behind the first *at*, at most `BATCH` of them. Raises RuntimeError."""
+        """Read at most `BATCH` tokens at position *at*. Raises RuntimeError."""
         self.batch.n_tokens = len(tokens)
         for n, token in enumerate(tokens):
             self.batch.token[n] = token
@@ -51,14 +52,14 @@ class Model:
             raise RuntimeError("the model did not read the text")
 
     def bits_after(self, row: int, token: int) -> float:
-        """Return what *token* costs behind the token at *row* of the batch that was read last."""
+        """Return the cost of *token* after the token at *row* of the last batch."""
         pointer = llama_cpp.llama_get_logits_ith(self.llama.ctx, row)
         logits = np.ctypeslib.as_array(pointer, shape=(self.llama.n_vocab(),)).astype(np.float64)
         top = logits.max()
         return float((top + np.log(np.exp(logits - top).sum()) - logits[token]) / np.log(2))
 
     def measure(self, prompt: list[int], action: list[int]) -> float:
-        """Return the bits of *action*, at most `BATCH` tokens, behind *prompt*."""
+        """Return the bits of *action*, at most `BATCH` tokens, after *prompt*."""
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.llama.ctx), True)
         for at in range(0, len(prompt), BATCH):
             self.read(prompt[at : at + BATCH], at, with_logits=False)

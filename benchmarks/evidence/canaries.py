@@ -1,4 +1,4 @@
-"""Twenty planted instructions of the person: how many of them does a request still show?"""
+"""Twenty planted instructions of the user, and how many of them a request still shows."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -37,13 +37,13 @@ CANARIES = (
 TARGETS = (10_000, 5_000)
 LEAST_SESSION = 50_000
 SPREAD = 0.6
-"""The share of a session over which single instructions are spread, from its beginning."""
+"""Share of a session, from its beginning, over which single instructions are spread."""
 LATER_REQUEST = "Please go on with the task."
-"""Said after all instructions, so that none of them is the current request."""
+"""Sent after all instructions, so that none of them is the current request."""
 
 
 def plant_each(session: Session) -> Session:
-    """Put each instruction before a call of its own, as a message of the user."""
+    """Put each instruction before a different call, as a user message."""
     early = session.calls[: int(SPREAD * len(session.calls))]
     places = [early[at * len(early) // len(CANARIES)] for at in range(len(CANARIES))]
     return plant(session, [*zip(places, CANARIES, strict=True), (early[-1], LATER_REQUEST)])
@@ -56,7 +56,7 @@ def plant_all(session: Session) -> Session:
 
 
 def plant(session: Session, texts: Sequence[tuple[int, str]]) -> Session:
-    """Put messages of the user before some positions, which are in order."""
+    """Insert user messages before the given positions, which are in order."""
     payload = open_payload(session.payload)
     entries = list(session.payload[payload.codec.FIELD])
     for at, text in reversed(texts):
@@ -71,7 +71,7 @@ WAYS: dict[str, Callable[[Session], Session]] = {
 
 
 def measure(job: tuple[Session, str, str, int]) -> tuple[int, int]:
-    """Return how many instructions the last request shows, and its tokens."""
+    """Return the number of instructions that the last request shows, and its tokens."""
     session, way, name, target = job
     planted = WAYS[way](session)
     policy, sent = all_policies()[name](planted, 2 * target), planted.messages
@@ -82,7 +82,7 @@ def measure(job: tuple[Session, str, str, int]) -> tuple[int, int]:
 
 
 def print_tables(split: str, targets: Sequence[int] = ()) -> None:
-    """Print how many survive to the end of a session, on average."""
+    """Print how many instructions survive to the end of a session, on average."""
     sessions = list(load_sessions(split, at_least=LEAST_SESSION))
     columns = list(product(targets or TARGETS, WAYS))
     rows = []

@@ -1,4 +1,4 @@
-"""Messages of any format as those of Chat Completions, which every library reads."""
+"""Messages of any format in the format of Chat Completions, which every library reads."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from refold.text.json_values import parse_or_none
 
 
 def iter_chat(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
-    """Yield messages in the format of Chat Completions, without thinking, which it cannot carry."""
+    """Yield messages in the format of Chat Completions, without thinking, which it cannot hold."""
     for message in messages:
         texts = [part.text for part in message.parts if isinstance(part, Text)]
         calls = [
@@ -33,6 +33,6 @@ def iter_chat(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
 
 
 def _spell(arguments: str) -> str:
-    """Return a call's arguments as a JSON object; a patch that Codex applies is plain text."""
+    """Return a call's arguments as a JSON object; a patch of Codex is plain text."""
     is_object = isinstance(parse_or_none(arguments), dict)
     return arguments if is_object else json.dumps({"input": arguments}, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""A third party's measure: what compaction-conformance-kit finds after one compaction."""
+"""A third party's measure: results of compaction-conformance-kit after one compaction."""
 
 import json
 import os
@@ -14,7 +14,7 @@ WORKER = "benchmarks.evidence.conformance_worker"
 
 
 def print_tables(_: str, __: Sequence[int] = ()) -> None:
-    """Print a table for each budget; the kit makes its sessions, so that no split is needed."""
+    """Print a table for each budget. The kit makes its own sessions, so the split is not used."""
     python = peers_python()
     if not python.exists():
         print("\ncompaction-conformance-kit is not there: make evidence installs it")

@@ -1,7 +1,7 @@
 """Runs compaction-conformance-kit in the peers' environment, with this repository on its path.
 
-The kit plants typed instructions and facts in sessions, and looks for their words in what a
-compaction leaves, at a budget of characters.
+The kit plants typed instructions and facts in sessions and looks for their words in the compacted
+text, at a budget of characters.
 """
 
 import json
@@ -22,12 +22,12 @@ from refold.text.plain import readable_text
 SEEDS = range(1, 13)
 BUDGETS = (0.1, 0.2, 0.3)
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Targets that are tried until the text is within the budget."""
+"""Targets to try until the text is within the budget."""
 
 
 @dataclass(frozen=True)
 class Compactor:
-    """A policy as the kit calls it."""
+    """A policy in the form that the kit calls."""
 
     name: str
     make: MakePolicy
@@ -35,7 +35,7 @@ class Compactor:
     def compact(
         self, turns: list[Turn], round_num: int = 1, budget_chars: int = 0
     ) -> CompactedContext:
-        """Compact all turns once, to the characters of the budget if the policy can."""
+        """Compact all turns once, to the budget in characters if the policy can."""
         chat = [{"role": turn.role, "content": turn.text} for turn in turns]
         session = Session("kit", "chat", {"messages": chat})
         whole, text = sum(len(turn.text) for turn in turns), ""
@@ -49,7 +49,7 @@ class Compactor:
 
 
 def run(name: str, make: MakePolicy, budget: float) -> dict[str, float]:
-    """Return the shares of what survived, by type, and of the sessions within the budget."""
+    """Return the share that survived by type, and the share of sessions within the budget."""
     survived, planted, within = Counter[str](), Counter[str](), 0
     for seed in SEEDS:
         session, canaries = build_random_session(seed)

@@ -1,4 +1,4 @@
-"""Equal tokens: a policy's window is made wider or narrower until it sends as much as another."""
+"""Equal tokens: widen or narrow a policy's window until it sends as much as another."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -6,15 +6,15 @@ from typing import TypeVar
 Result = TypeVar("Result")
 TRIES = 3
 NEAR = 0.03
-"""A share by which the tokens may differ."""
+"""Relative difference in tokens that is allowed."""
 
 
 def send_as_many(
     run: Callable[[float], Result], sent: Callable[[Result], int], wanted: int
 ) -> Result:
-    """Return the run that sends most nearly *wanted* tokens.
+    """Return the run whose tokens are nearest to *wanted*.
 
-    *run* takes the factor for the windows. A policy that cannot come near keeps what it has.
+    *run* takes the factor for the windows. A policy that cannot get near keeps its nearest run.
     """
     factor, runs = 1.0, list[Result]()
     for _ in range(TRIES):

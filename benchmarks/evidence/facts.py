@@ -1,4 +1,5 @@
-"""Facts of a long chat after one compaction: a value counts with the name that it belongs to."""
+"""Facts of a long chat after one compaction: a value counts only with the name that it belongs
+to."""
 
 import re
 from bisect import bisect_left
@@ -19,13 +20,14 @@ from refold.text.plain import fold, plain_text
 
 TARGETS = (2_000, 4_000)
 REACH = 1_000
-"""Characters before a value in which the name may stand that it belongs to."""
+"""Characters before a value in which its name may appear."""
 Sight = Literal["right", "wrong", "alone", "hidden"]
-"""Is a value shown with its own name, with that of another thing, with none, or not at all?"""
+"""Whether a value is shown with its own name, with another thing's name, with none, or not at
+all."""
 
 
 def any_of(words: Sequence[str]) -> re.Pattern[str]:
-    """A pattern for any of *words* that is no part of a longer word; the longest first."""
+    """Return a pattern for any of *words* as a whole word, the longest first."""
     longest = sorted(words, key=lambda word: (-len(word), word))
     return re.compile(
         "|".join(
@@ -37,7 +39,7 @@ def any_of(words: Sequence[str]) -> re.Pattern[str]:
 
 
 class Page:
-    """What a request shows, read as a text from its beginning to its end."""
+    """The contents of a request as one text."""
 
     def __init__(self, messages: Sequence[Message], talk: Talk) -> None:
         self.text = fold("\n".join(map(plain_text, messages)))
@@ -47,9 +49,10 @@ class Page:
         }
 
     def see(self, fact: Fact) -> Sight:
-        """Tell how a fact is shown, at the best of the places where its value stands.
+        """Return how a fact is shown, at the best of the places of its value.
 
-        A value belongs to the name of its kind that stands last before it, or after it in its line.
+        A value belongs to the last name of its kind before it, or to a name after it in its
+        line.
         """
         sights = {self._see_at(fact, m.start()) for m in any_of([fact.value]).finditer(self.text)}
         return next((sight for sight in ("right", "wrong", "alone") if sight in sights), "hidden")
@@ -69,7 +72,7 @@ class Page:
 
 @dataclass
 class Score:
-    """How the facts of some talks are shown."""
+    """How the facts of some conversations are shown."""
 
     talks: int = 0
     tokens: int = 0
@@ -86,7 +89,7 @@ class Score:
 
 
 def score(talk: Talk, make: MakePolicy, window: int) -> Score:
-    """Compact a whole talk once, and look for every fact in it."""
+    """Compact a whole conversation once and look for each of its facts."""
     session = Session("talk", "chat", {"messages": talk.messages})
     everything = Page(session.messages, talk)
     facts = [fact for fact in talk.facts if everything.see(fact) == "right"]
@@ -99,13 +102,13 @@ def score(talk: Talk, make: MakePolicy, window: int) -> Score:
 
 
 def policies() -> dict[str, MakePolicy]:
-    """All policies; a window of the newest messages has the whole target here."""
+    """Return all policies; here a window of the newest messages has the whole target."""
     once = {name: make for name, make in all_policies().items() if not name.startswith("last N")}
     return {**once, "last N": lambda _, window: Sliding(window // 2)}
 
 
 def measure(job: tuple[Sequence[Talk], str, int]) -> Score:
-    """Score one policy on some talks, at *target* tokens a request if it can."""
+    """Score one policy on some conversations, at *target* tokens per request if it can."""
     talks, name, target = job
     make = policies()[name]
 
@@ -119,7 +122,7 @@ def measure(job: tuple[Sequence[Talk], str, int]) -> Score:
 
 
 def rows(totals: dict[str, Score]) -> Iterator[list[str]]:
-    """Rows of a table."""
+    """Yield the rows of a table."""
     for name, total in totals.items():
         shares = (total.right, total.wrong, total.alone, total.hidden)
         yield [

@@ -1,4 +1,4 @@
-"""What is left of a long result at first sight: head and tail, or an outline by its kind."""
+"""What remains of a long result at first sight: head and tail, or an outline by its kind."""
 
 import random
 from collections import defaultdict
@@ -31,11 +31,11 @@ EVERY = tuple(KINDS)
 LIMITS = (2_000, 4_000, 8_000)
 WAYS = ("head and tail", "outline", "random lines")
 WINDOWS = (20_000, 30_000, 60_000)
-"""Of messages, for the default strategies."""
+"""Tokens of messages, for the default strategies."""
 
 
 class Long(NamedTuple):
-    """A result over the limit, and what calls after it need of what it holds."""
+    """A result over the limit, and what later calls need of it."""
 
     kind: str
     text: str
@@ -47,7 +47,7 @@ class Long(NamedTuple):
 
 @dataclass
 class Remainder:
-    """What is left of some results."""
+    """What remains of some results."""
 
     tokens: int = 0
     tied: int = 0
@@ -55,7 +55,7 @@ class Remainder:
 
 
 def local(strategy: Strategy) -> MakePolicy:
-    """Send what a local strategy shows, which is the same at every call."""
+    """Return a policy that sends what a local strategy shows, which is the same at every call."""
 
     def make(session: Session, _: int) -> Policy:
         shown = proposals(View.of(session.messages), strategy).messages
@@ -66,14 +66,14 @@ def local(strategy: Strategy) -> MakePolicy:
 
 @dataclass(frozen=True)
 class ClipKinds:
-    """Head and tail of what `OutlineResults` would outline, for comparison."""
+    """Head and tail of the results that `OutlineResults` would outline, for comparison."""
 
     limit: int
     kinds: tuple[str, ...] = OutlineResults().kinds
     local: ClassVar[bool] = True
 
     def __call__(self, view: View, since: int = 0) -> Edits:
-        """Clip the results of these kinds and leave the rest alone."""
+        """Clip the results of these kinds and leave the rest unchanged."""
 
         def clip(part: Part) -> Part:
             is_of_kind = isinstance(part, ToolResult) and kind_of(part.text) in self.kinds
@@ -112,12 +112,12 @@ def iter_long(session: Session, limit: int) -> Iterator[Long]:
 
 
 def after(needs: Sequence[Need], at: int) -> list[Need]:
-    """Return what is needed after the message at *at*."""
+    """Return the needs after the message at *at*."""
     return [need for need in needs if need.at > at]
 
 
 def texts_of(messages: Sequence[Message]) -> dict[tuple[int, int], str]:
-    """Return the text of every result by its place."""
+    """Return the text of every result by its position."""
     return {
         (at, n): part.text
         for at, message in enumerate(messages)
@@ -127,13 +127,13 @@ def texts_of(messages: Sequence[Message]) -> dict[tuple[int, int], str]:
 
 
 def choose_lines(text: str, room: int) -> str:
-    """Return lines by chance, as many as fit."""
+    """Return randomly chosen lines, as many as fit."""
     chance = random.Random(len(text))
     return Outline([Line(line, chance.random()) for line in text.split("\n")]).show(room)
 
 
 def add(total: Remainder, result: Long, shown: str) -> None:
-    """Count what *shown* leaves of a result."""
+    """Count what *shown* keeps of a result."""
     request = Request((), (shown,))
     history = History(frozenset(), {name: [result.text] for name in result.names})
     lines = request.lines()
@@ -143,7 +143,7 @@ def add(total: Remainder, result: Long, shown: str) -> None:
 
 
 def print_kinds(sessions: Sequence[Session], limit: int) -> list[str]:
-    """Print what is left of the results over *limit*, by kind; return the kinds."""
+    """Print what remains of the results over *limit* by kind, and return the kinds."""
     kinds = defaultdict(list)
     for session in sessions:
         for result in iter_long(session, limit):
@@ -165,7 +165,8 @@ def print_kinds(sessions: Sequence[Session], limit: int) -> list[str]:
 
 
 def print_sessions(sessions: Sequence[Session], limit: int, kinds: Sequence[str]) -> None:
-    """Print what whole requests lose if long results are cut at first sight and nothing else is."""
+    """Print what whole requests lose if long results are cut at first sight and nothing else is
+    cut."""
     strategies = {
         "as they are": ClipResults(10**9),
         "head and tail": ClipResults(limit),
@@ -192,7 +193,7 @@ def print_sessions(sessions: Sequence[Session], limit: int, kinds: Sequence[str]
 
 
 def in_defaults(strategy: Strategy) -> MakePolicy:
-    """Use the default strategies with another one in place of head and tail."""
+    """Return the default strategies with *strategy* in place of head and tail."""
 
     def make(session: Session, window: int) -> Policy:
         strategies = default_strategies(session.fixed + window // 2)
@@ -225,7 +226,7 @@ def print_defaults(sessions: Sequence[Session]) -> None:
 
 
 def print_tables(split: str, limits: Sequence[int] = ()) -> None:
-    """Print what is left inside the default strategies, and three tables for each limit."""
+    """Print what remains inside the default strategies, and three tables for each limit."""
     sessions = list(load_sessions(split))
     print_defaults(sessions)
     for limit in limits or LIMITS:

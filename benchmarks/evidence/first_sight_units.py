@@ -1,7 +1,8 @@
-"""How many of the units of an output can still be read: folders of a listing, entries of JSON.
+"""How many units of an output are still readable: folders of a listing, entries of JSON.
 
-The outputs are made of what every Python brings: its own sources, their list, a search in them,
-their differences, and its documentation as a page. So the figures depend on its version.
+The outputs are made from what every Python installation has: its own sources, their list, a search
+in them, their differences, and its documentation as a page. So the figures depend on its
+version.
 """
 
 import csv
@@ -30,23 +31,23 @@ MODULES = ("argparse", "pathlib", "subprocess", "zipfile")
 
 
 class Output(NamedTuple):
-    """What a tool might print, and the strings that stand for its units."""
+    """Possible output of a tool, and the strings that represent its units."""
 
     kind: str
     unit: str
     text: str
     units: tuple[str, ...]
     asked: str = ""
-    """What the call says, beside its name."""
+    """What the call mentions besides its name."""
 
 
 def source(name: str) -> str:
-    """The source of a module of the standard library."""
+    """Return the source of a module of the standard library."""
     return inspect.getsource(sys.modules.get(name) or __import__(name))
 
 
 def stat_rows() -> list[dict[str, str | int]]:
-    """One row for each module of the standard library."""
+    """Return one row for each module of the standard library."""
     return [
         {"id": n, "name": path.stem, "kind": "module", "lines": path.read_bytes().count(b"\n")}
         for n, path in enumerate(sorted(SOURCES.glob("*.py")))
@@ -54,7 +55,7 @@ def stat_rows() -> list[dict[str, str | int]]:
 
 
 def make_outputs() -> list[Output]:
-    """Make one output of each kind, or one for each module."""
+    """Return one output of each kind, or one for each module."""
     paths = [
         path.relative_to(SOURCES.parent).as_posix()
         for path in sorted(SOURCES.glob("[a-m]*/*.py"))
@@ -104,7 +105,8 @@ def make_outputs() -> list[Output]:
 
 
 def list_functions_asked_for(name: str) -> list[Output]:
-    """A module's source, read by a call that names one of its functions: is that to be read?"""
+    """Return a module's source as read by calls that each name one of its functions, which should
+    be readable."""
     module = sys.modules.get(name) or __import__(name)
     functions = [
         (each, inspect.getsource(function))
@@ -118,7 +120,7 @@ def list_functions_asked_for(name: str) -> list[Output]:
 
 
 def share(output: Output, show: Callable[[int], ClipResults | OutlineResults], limit: int) -> int:
-    """How many units are in what a strategy shows."""
+    """Return the number of units in what a strategy shows."""
     call = ToolCall("c1", "run", json.dumps({"about": output.asked}))
     result = ToolResult("c1", (Text(output.text),))
     messages = [user("Go."), Message("assistant", (call,)), Message("tool", (result,))]
@@ -129,7 +131,7 @@ def share(output: Output, show: Callable[[int], ClipResults | OutlineResults], l
 
 
 def print_units(limit: int) -> None:
-    """Print the share of units that head and tail shows, and an outline."""
+    """Print the share of units that head and tail shows, and that an outline shows."""
     every = tuple(KINDS)
     sums: dict[tuple[str, str], list[int]] = {}
     for output in make_outputs():

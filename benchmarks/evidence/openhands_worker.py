@@ -1,7 +1,7 @@
-"""Runs in the environment of OpenHands' SDK, as `peers_worker` does in that of the others.
+"""Runs in the environment of OpenHands' SDK, as `peers_worker` does in that of the other peers.
 
-A session is a log of events, as the SDK keeps one: its condenser forgets events of the view and
-adds a summary, and each event that is left stands for the message that it was made of.
+A session is a log of events, as the SDK keeps it. Its condenser forgets events of the view and adds
+a summary. Each remaining event stands for the message that it was made from.
 """
 
 import json
@@ -28,12 +28,12 @@ NAME = "OpenHands"
 
 
 class Output(Observation):
-    """What a tool returned."""
+    """A tool result."""
 
 
 class Beginnings(LLMSummarizingCondenser):
-    """The SDK's condenser with a mechanical summarizer: how each event begins, all to the same
-    length, the newest that fit."""
+    """The SDK's condenser with a mechanical summarizer: the beginning of each event, cut to equal
+    length, as many of the newest as fit."""
 
     size: int
     """Characters of a summary."""
@@ -55,14 +55,14 @@ class Beginnings(LLMSummarizingCondenser):
 
 
 def text_of(event: LLMConvertibleEvent) -> str:
-    """The text of an event and the arguments of its call."""
+    """Return the text of an event and the arguments of its call."""
     message = event.to_llm_message()
     calls = [call.arguments for call in message.tool_calls or ()]
     return "\n".join([*content_to_str(message.content), *calls])
 
 
 class Log:
-    """The events of a session, and the messages that they were made of."""
+    """The events of a session and the messages that they were made from."""
 
     def __init__(self, window: int) -> None:
         self.llm = LLM(model="gpt-4o", usage_id="agent", api_key="none")
@@ -95,7 +95,7 @@ class Log:
             self.keep(MessageEvent(source=source, llm_message=message), chat)
 
     def keep(self, event: Event, chat: Chat) -> None:
-        """Append an event that was made of a message."""
+        """Append an event made from a message."""
         self.events.append(event)
         self.sources[event.id] = chat
 
@@ -114,7 +114,7 @@ class Log:
 
 
 def action_of(entry: Chat, thought: list[TextContent], answer: str) -> ActionEvent:
-    """The event of a call in the answer that *answer* names."""
+    """Return the event of a call in the answer that *answer* names."""
     name, arguments = entry["function"]["name"], entry["function"]["arguments"]
     return ActionEvent(
         thought=thought,
@@ -128,7 +128,8 @@ def action_of(entry: Chat, thought: list[TextContent], answer: str) -> ActionEve
 
 
 def main() -> None:
-    """Answer line by line until the input ends; names of the peers for an empty object."""
+    """Answer line by line until the input ends; return the names of the peers for an empty
+    object."""
     log = Log(1)
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:

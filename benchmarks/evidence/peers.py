@@ -1,4 +1,5 @@
-"""Other libraries as policies: each runs in a process of the environment that it is installed in."""
+"""Other libraries as policies: each runs in a process of the environment that it is installed
+in."""
 
 import atexit
 import json
@@ -22,22 +23,24 @@ QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENHANDS_SUPPRESS_BANNER": "1
 
 
 def peers_python() -> Path:
-    """The interpreter of the peers' environment: REFOLD_PEERS, or the one of `make evidence`."""
+    """Return the interpreter of the peers' environment: REFOLD_PEERS, or the one of `make
+    evidence`."""
     return Path(os.environ.get("REFOLD_PEERS", ROOT / ".bench-evidence" / "bin" / "python"))
 
 
 def openhands_python() -> Path:
-    """The interpreter with OpenHands' SDK, which needs a newer Python: that of `make adapters`."""
+    """Return the interpreter with OpenHands' SDK, which needs a newer Python: that of `make
+    adapters`."""
     root = Path(os.environ.get("REFOLD_ADAPTERS", ROOT / ".adapters"))
     return root / "openhands" / "bin" / "python"
 
 
 class Worker:
-    """A process that compacts by other libraries; it ends when its input does."""
+    """A process that compacts with other libraries; it ends when its input ends."""
 
     def __init__(self, python: Path, script: Path = WORKER) -> None:
         self._process = subprocess.Popen(
-            [python, "-I", script],  # isolated: what it has installed, never this repository
+            [python, "-I", script],  # isolated: it never sees this repository
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -64,14 +67,15 @@ class Worker:
 
 @cache
 def worker_of(script: Path, _: int) -> Worker:
-    """One worker for all sessions of a process, by its id; importing the libraries takes seconds."""
+    """Return one worker for all sessions of a process, by its id; importing the libraries takes
+    seconds."""
     worker = Worker(openhands_python() if script == OPENHANDS else peers_python(), script)
     atexit.register(worker.close)
     return worker
 
 
 def find_peers() -> dict[str, Path]:
-    """Names of the peers that can run here, each with its script."""
+    """Return the names of the peers that can run here, each with its script."""
     pythons = {WORKER: peers_python(), OPENHANDS: openhands_python()}
     return {
         name: script
@@ -89,10 +93,10 @@ class Peer:
     script: Path
     window: int
     sent: int = -1
-    """Messages that the worker has; -1 before the session begins there."""
+    """Number of messages that the worker has; -1 before the session begins there."""
 
     def __call__(self, _: dict[str, Any], messages: Sequence[Message]) -> Sequence[Message]:
-        """Give the worker what is new, and read what it sends."""
+        """Send the new messages to the worker and return what it sends."""
         worker = worker_of(self.script, os.getpid())
         if self.sent < 0:
             worker.ask({"peer": self.name, "window": self.window})
@@ -104,18 +108,18 @@ class Peer:
 
 @dataclass(frozen=True)
 class MakePeer:
-    """Makes the policy of a peer for each session; can be sent to another process."""
+    """Creates the policy of a peer for each session; can be sent to another process."""
 
     name: str
     script: Path
 
     def __call__(self, _: Session, window: int) -> Peer:
-        """A policy that knows nothing yet."""
+        """Return a policy without state."""
         return Peer(self.name, self.script, window)
 
 
 @cache
 def all_policies() -> dict[str, MakePolicy]:
-    """Our policies, the controls, and the peers that can run here."""
+    """Return our policies, the controls, and the peers that can run here."""
     peers = {name: MakePeer(name, script) for name, script in find_peers().items()}
     return {**POLICIES, **peers}

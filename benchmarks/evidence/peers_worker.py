@@ -1,8 +1,9 @@
-"""Runs in the peers' own environment: compacts sessions, a line of JSON in and a line out.
+"""Runs in the peers' environment and compacts sessions, a line of JSON in and a line out.
 
-`{"peer": name, "window": tokens}` begins a session; `{"new": [messages]}` adds messages in the format
-of Chat Completions and is answered by `{"send": [messages]}`. A peer is a function from all messages
-of a session to those that are sent, or keeps what it did in the messages that it is given again.
+`{"peer": name, "window": tokens}` begins a session. `{"new": [messages]}` adds messages in the
+format of Chat Completions and returns `{"send": [messages]}`. A peer is a function from all
+messages of a session to those that are sent, or it keeps its edits in the messages that it is given
+again.
 """
 
 import asyncio
@@ -48,12 +49,12 @@ except ModuleNotFoundError:
 
 Chat = dict[str, Any]
 Compact = Callable[[list[Chat]], list[Chat]]
-"""From the messages of a request to those that are sent."""
+"""Function from the messages of a request to those that are sent."""
 MODEL = FakeListChatModel(responses=["no model is asked"])
 
 
 class Rewritten:
-    """What keeps a compacted history in place of the messages: only what is new is added to it."""
+    """A peer that keeps a compacted history and only appends new messages to it."""
 
     def __init__(self, compact: Compact) -> None:
         self.compact, self.history, self.seen = compact, list[Chat](), 0
@@ -66,13 +67,14 @@ class Rewritten:
 
 
 def text_of(message: AnyMessage) -> str:
-    """The text of a message and the strings in its calls."""
+    """Return the text of a message and the strings in its calls."""
     calls = [json.dumps(call["args"]) for call in getattr(message, "tool_calls", [])]
     return "\n".join([message.text, *calls])
 
 
 def beginnings(size: int) -> Callable[[list[AnyMessage]], str]:
-    """A mechanical summarizer: how each message begins, all to the same length, the newest that fit."""
+    """Summarise mechanically: the beginning of each message, cut to equal length, as many of the
+    newest as fit."""
 
     def summarize(messages: list[AnyMessage]) -> str:
         each = max(80, size // max(1, len(messages)))
@@ -114,7 +116,7 @@ def langchain_editing(edit: ClearToolUsesEdit) -> Compact:
 
 
 def pydantic_messages(messages: list[Chat]) -> list[ModelMessage]:
-    """The messages in the classes of pydantic-ai."""
+    """Return the messages in the classes of pydantic-ai."""
     names = {c["id"]: c["function"]["name"] for m in messages for c in m.get("tool_calls") or []}
     history = list[ModelMessage]()
     for message in messages:
@@ -134,7 +136,7 @@ def pydantic_messages(messages: list[Chat]) -> list[ModelMessage]:
 
 
 def chat_messages(history: list[ModelMessage]) -> list[Chat]:
-    """The messages of pydantic-ai as dictionaries."""
+    """Return the messages of pydantic-ai as dictionaries."""
     messages = list[Chat]()
     for message in history:
         calls = [
@@ -184,7 +186,7 @@ def cliff(window: int) -> Compact:
 
 
 def headroom(window: int) -> Compact:
-    """Headroom's compression of single messages, beyond the window; without its model, which it
+    """Headroom's compression of single messages beyond the window, without its model, which it
     would download."""
 
     def compact(messages: list[Chat]) -> list[Chat]:
@@ -196,7 +198,7 @@ def headroom(window: int) -> Compact:
 
 
 def first_refold(window: int) -> Compact:
-    """Refold 0.1, which is what this environment has: half of its summary is a list of names."""
+    """Refold 0.1, which this environment has installed: half of its summary is a list of names."""
     budget = refold.Budget(window, window // 2)
     compact = refold.Compactor(refold.default_strategies(window // 2), budget)
     return lambda messages: compact({"messages": messages}).payload["messages"]
@@ -225,7 +227,8 @@ PEERS: dict[str, Callable[[int], Compact]] = {
 
 
 def main() -> None:
-    """Answer line by line until the input ends; names of the peers for an empty object."""
+    """Answer line by line until the input ends; return the names of the peers for an empty
+    object."""
     compact, messages = PEERS["Headroom"](1), list[Chat]()
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:

@@ -18,7 +18,7 @@ class Needs(NamedTuple):
 
 
 def needs_by_call(session: Session) -> Needs:
-    """Group what messages need by the model call that they are part of."""
+    """Group what messages need by the model call that made them."""
     names, edits = defaultdict(list), defaultdict(list)
     for need in find_names(session.messages):
         names[call_of(session, need.at)].append(need)
@@ -28,12 +28,12 @@ def needs_by_call(session: Session) -> Needs:
 
 
 def call_of(session: Session, at: int) -> int:
-    """The position of the model call that made the message at *at*."""
+    """Return the position of the model call that made the message at *at*."""
     return max((call for call in session.calls if call <= at), default=-1)
 
 
 def replay(session: Session, make: MakePolicy, window: int) -> Score:
-    """Send every request of *session* as the policy has it, and add up what they satisfy."""
+    """Replay every request of *session* under the policy and add up the scores."""
     policy, needs, total = make(session, window), needs_by_call(session), Score(sessions=1)
     wanted = {need.text for each in needs.names.values() for need in each}
     blocks, by_name = set[str](), defaultdict[str, list[str]](list)

@@ -34,7 +34,7 @@ class Session:
 
     @cached_property
     def calls(self) -> tuple[int, ...]:
-        """Positions at which the model was called: of the first message of each answer."""
+        """Positions of model calls: the first message of each answer."""
         roles = [message.role for message in self.messages]
         return tuple(
             at
@@ -54,7 +54,7 @@ class Session:
         return count_fixed(payload.system, payload.tools)
 
     def requests(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield each model call's position and its request body."""
+        """Yield the position and the request body of each model call."""
         payload = open_payload(self.payload)
         field, head = payload.codec.FIELD, payload.head
         entries = self.payload[field]
@@ -63,14 +63,15 @@ class Session:
 
 
 def datasets() -> Path:
-    """The folder of recorded conversations: REFOLD_SHARED, or `shared` beside the repository."""
+    """Return the folder of recorded conversations: in REFOLD_SHARED, or in `shared` beside the
+    repository."""
     return Path(os.environ.get("REFOLD_SHARED", ROOT.parent / "shared")) / "datasets"
 
 
 def load_sessions(split: str, at_least: int = 0, root: Path | None = None) -> Iterator[Session]:
-    """Yield the sessions of at least so many tokens of a split (`tune` or `test`), or in a folder.
+    """Yield the sessions of *at_least* tokens in a split (`tune` or `test`) or in a folder.
 
-    A file in a folder that is no session is named on standard error.
+    A file in a folder that is not a session is reported on standard error.
     """
     for path in _find_files(split, root or datasets()):
         try:

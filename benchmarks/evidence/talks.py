@@ -1,4 +1,5 @@
-"""Long chats made of recorded ones, and the facts that they state: a value and what it is of."""
+"""Long chats concatenated from recorded ones, and the facts that they state: values and their
+names."""
 
 import json
 import re
@@ -13,9 +14,10 @@ from refold.text.plain import fold
 from refold.tokens.count import count_message
 
 LEAST_TOKENS = 8_200
-"""Conversations are put in a row until there are so many."""
+"""Conversations are concatenated until they have this number of tokens."""
 LEAST_VALUE = 4
-"""Characters of a value; a shorter one stands in too many places, if it is no code or number."""
+"""Minimum characters of a value that is not a code or a number; a shorter one appears in too many
+places."""
 FIGURE = re.compile(
     r"(?:[A-Z][\w-]+ |[$€£¥]\s?)?\d[\d,.:/\-]*\d(?:\s?%|\s?(?:[ap]\.?m\b))?|\d+\s?%"
 )
@@ -24,23 +26,23 @@ PROPER = re.compile(r"\b[A-Z][\w'&-]+(?: (?:(?:of|the|and|for|de|la) )?[A-Z][\w'
 
 
 class Fact(NamedTuple):
-    """What was said of something."""
+    """A value that was stated about something."""
 
     kind: str
-    """What sort of thing it is said of: names of a sort may be taken for one another."""
+    """Kind of the thing: names of one kind may be confused with each other."""
     name: str
     value: str
 
 
 @dataclass(frozen=True)
 class Talk:
-    """A conversation and the facts in it, all in folded spelling."""
+    """A conversation and its facts, all in folded spelling."""
 
     messages: list[dict[str, Any]]
     """In the format of Chat Completions."""
     facts: tuple[Fact, ...]
     names: dict[str, frozenset[str]]
-    """All names of each sort."""
+    """All names by kind."""
 
 
 class Part(NamedTuple):
@@ -52,7 +54,7 @@ class Part(NamedTuple):
 
 
 def join(parts: Iterable[Part]) -> Iterator[Talk]:
-    """Put conversations in a row until they are long enough, again and again."""
+    """Concatenate conversations until they are long enough, repeatedly."""
     row, tokens = list[Part](), 0
     for part in parts:
         row.append(part)
@@ -63,7 +65,7 @@ def join(parts: Iterable[Part]) -> Iterator[Talk]:
 
 
 def as_talk(row: Sequence[Part]) -> Talk:
-    """One talk of several conversations."""
+    """Return one long conversation made of several."""
     names = dict[str, set[str]]()
     for kind, name in (pair for part in row for pair in part.names):
         names.setdefault(kind, set()).add(fold(name))
@@ -81,7 +83,8 @@ def as_talk(row: Sequence[Part]) -> Talk:
 
 
 def read_crosswoz(root: Path, split: str) -> Iterator[Talk]:
-    """Dialogues about places; every second twenty are for tuning, as in `benchmarks.questions`."""
+    """Yield dialogues about places. Alternate groups of twenty are for tuning, as in
+    `benchmarks.questions`."""
     for path in sorted(root.glob("crosswoz_zh/*.zip")):
         with zipfile.ZipFile(path) as archive:
             dialogues = list(json.loads(archive.read(archive.namelist()[0])).values())
@@ -90,7 +93,7 @@ def read_crosswoz(root: Path, split: str) -> Iterator[Talk]:
 
 
 def read_dialogue(dialogue: dict[str, Any]) -> Part:
-    """A dialogue about places; a value belongs to the place of its domain that was named last."""
+    """Return a dialogue about places; a value belongs to the last named place of its domain."""
     messages, facts, names = list[dict[str, Any]](), list[Fact](), list[tuple[str, str]]()
     named = dict[str, str]()
     for message in dialogue["messages"]:
@@ -110,7 +113,7 @@ def read_dialogue(dialogue: dict[str, Any]) -> Part:
 
 
 def without_repeated(talk: Talk) -> Talk:
-    """Leave only values that stand in one message."""
+    """Keep only values that appear in exactly one message."""
     texts = [fold(message["content"]) for message in talk.messages]
     once = {
         fact
@@ -124,7 +127,7 @@ def without_repeated(talk: Talk) -> Talk:
 
 
 def read_tau2(root: Path, split: str) -> Iterator[Talk]:
-    """Customers of an airline in a row; tasks of even numbers are for tuning."""
+    """Yield concatenated cases of airline customers. Tasks with even numbers are for tuning."""
     for path in sorted(root.glob("tau2_bench/*.json")):
         runs = json.loads(path.read_text("utf-8"))["simulations"]
         ours = [run for run in runs if int(run["task_id"]) % 2 == (split == "test")]
@@ -132,7 +135,7 @@ def read_tau2(root: Path, split: str) -> Iterator[Talk]:
 
 
 def read_run(messages: Sequence[dict[str, Any]]) -> Part:
-    """A customer's case; a fact is a field of a record that the agent takes up later."""
+    """Return a customer's case; a fact is a field of a record that the agent mentions later."""
     facts, names = list[Fact](), list[tuple[str, str]]()
     later = [
         fold(f"{m['content'] or ''} {json.dumps(m.get('tool_calls') or '')}")
@@ -154,7 +157,7 @@ def read_run(messages: Sequence[dict[str, Any]]) -> Part:
 
 
 def as_chat(message: dict[str, Any]) -> dict[str, Any]:
-    """A message in the format of Chat Completions."""
+    """Return a message in the format of Chat Completions."""
     if message["role"] == "tool":
         return {"role": "tool", "tool_call_id": message["id"], "content": message["content"]}
     calls = [
@@ -170,7 +173,7 @@ def as_chat(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def iter_fields(text: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield kind and name of a record, and name and value of each of its fields."""
+    """Yield the kind and name of each record, and the name and value of each of its fields."""
     try:
         pending = [("", "", json.loads(text))]
     except ValueError:
@@ -192,12 +195,12 @@ def iter_fields(text: str) -> Iterator[tuple[str, str, str, str]]:
 
 
 def is_telling(value: str) -> bool:
-    """Does a value say something by itself: a longer word, a code, a number of two digits?"""
+    """Return whether a value is distinctive: a longer word, a code, a number of two digits."""
     return value.isupper() or len(value) >= LEAST_VALUE or sum(map(str.isdigit, value)) > 1
 
 
 def has_word(text: str, word: str) -> bool:
-    """Does *word* stand in *text*, not as a part of a longer word or number?"""
+    """Return whether *text* contains *word*, not as part of a longer word or number."""
     return re.search(rf"(?<![\w.]){re.escape(word)}(?!\w|\.\d)", text, re.ASCII) is not None
 
 
@@ -205,7 +208,7 @@ def has_word(text: str, word: str) -> bool:
 
 
 def read_realmem(root: Path, split: str) -> Iterator[Talk]:
-    """A person's sessions in a row; every second person is for tuning."""
+    """Yield concatenated sessions of each person. Every second person is for tuning."""
     paths = sorted(root.glob("realmem/*.json"))[split == "test" :: 2]
     for path in paths:
         dialogues = json.loads(path.read_text("utf-8"))["dialogues"]
@@ -213,7 +216,7 @@ def read_realmem(root: Path, split: str) -> Iterator[Talk]:
 
 
 def read_session(session: dict[str, Any]) -> Part:
-    """A session; a fact is a figure in a memory that was taken of it, with the name before it."""
+    """Return a session; a fact is a figure in a memory taken from it, with the name before it."""
     messages = [
         {"role": turn["speaker"].lower(), "content": turn["content"] or "..."}
         for turn in session["dialogue_turns"]
@@ -228,7 +231,7 @@ def read_session(session: dict[str, Any]) -> Part:
 
 
 def iter_figures(memory: str, source: str) -> Iterator[tuple[str, str]]:
-    """Yield the figures of a memory that its source holds, and the proper name before each."""
+    """Yield the figures of a memory that its source contains, and the proper name before each."""
     statement = memory.rpartition("】")[2]
     for figure in FIGURE.finditer(statement):
         before = [

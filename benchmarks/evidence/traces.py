@@ -10,10 +10,10 @@ from benchmarks.evidence.sessions import datasets
 
 
 class TracedCall(NamedTuple):
-    """One call of a model."""
+    """One model call."""
 
     pause: float | None
-    """Seconds since the call before; None for the first."""
+    """Seconds since the previous call; None for the first."""
     tokens: int
     """Tokens of the request, as billed."""
     output: int
@@ -29,7 +29,7 @@ class Trace(NamedTuple):
 
 
 def load_traces(root: Path | None = None) -> list[Trace]:
-    """Return the sessions of `claude_code_traces`; empty if the data set is not there."""
+    """Return the sessions of `claude_code_traces`; empty if the data set is missing."""
     path = (root or datasets()) / "claude_code_traces" / "sizes.jsonl.gz"
     if not path.exists():
         return []
