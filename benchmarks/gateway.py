@@ -1,12 +1,14 @@
-"""What the gateway adds: milliseconds to a request and requests per second, against a direct connection, a bare
-pass-through (ASGI, uvicorn, aiohttp), the same with the gateway's own client (`lean`), our own wire without its core, and the
-LiteLLM proxy, which is installed in .bench-litellm.
+"""Overhead of the gateway: added milliseconds per request, and requests per second.
+
+It is compared with a direct connection, a bare pass-through (ASGI, uvicorn, aiohttp), the same with
+the gateway's own client (`lean`), our own wire without its core, and the LiteLLM proxy, which is
+installed in .bench-litellm.
 
 python -m benchmarks.gateway [seconds per measurement]
 
-All servers run at once, one process each; measurements of them alternate, so that the machine's other load falls on
-all alike. `small`: 1 kB and a short answer. `stream`: 16 events. `200k`: a session of 200,000 tokens that grows by one turn
-a request, as agents' do.
+All servers run at once, one process each. Their measurements alternate, so that other load on the
+machine affects all alike. `small`: 1 kB and a short answer. `stream`: 16 events. `200k`: a session
+of 200,000 tokens that grows by one turn per request, as agents' sessions do.
 """
 
 import asyncio
@@ -29,12 +31,12 @@ from refold.codecs.detect import open_payload
 from refold.tokens.count import count_message
 
 AT_ONCE = 16
-"""Requests under way when throughput is measured."""
+"""Concurrent requests when throughput is measured."""
 PATH = "/v1/chat/completions"
 
 
 def start_server(*arguments):
-    """A server in a process of its own."""
+    """Start a server in its own process."""
     return subprocess.Popen(
         [sys.executable, "-m", "benchmarks.gateway_servers", *map(str, arguments)]
     )
@@ -55,7 +57,7 @@ def small(stream=False):
 
 
 class Growing:
-    """A session of 200,000 tokens that grows; each asker has one of its own."""
+    """A session of 200,000 tokens that grows; each client has its own."""
 
     def __init__(self, mark):
         self.messages = [{"role": "user", "content": f"Session {mark}: find the bug."}]
@@ -81,7 +83,7 @@ class Growing:
         self.messages.append({"role": "tool", "tool_call_id": f"c{self.turns}", "content": lines})
 
     def __call__(self):
-        """The next request."""
+        """Return the next request."""
         self._turn()
         return json.dumps({"model": "bench", "stream": False, "messages": self.messages}).encode()
 
@@ -96,7 +98,7 @@ async def one(client, url, body):
 
 
 async def latencies(client, url, make, seconds, warm):
-    """Seconds of requests one after another."""
+    """Return the seconds of sequential requests."""
     for _ in range(warm):
         await one(client, url, make())
     spans, until = [], time.perf_counter() + seconds
@@ -106,7 +108,8 @@ async def latencies(client, url, make, seconds, warm):
 
 
 async def throughput(client, url, make, seconds, pid):
-    """Requests per second, so many at once, and the server's processor seconds for each."""
+    """Return the requests per second at `AT_ONCE` at once, and the server's processor seconds per
+    request."""
     until, done = time.perf_counter() + seconds, 0
 
     async def ask():
@@ -121,7 +124,7 @@ async def throughput(client, url, make, seconds, pid):
 
 
 def processor_seconds(pid):
-    """What a process has used; 0 where the system does not say."""
+    """Return the processor time that a process has used; 0 if the system does not report it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -133,7 +136,7 @@ ROUNDS = 3
 
 
 async def measure(places, seconds, pids):
-    """Rows for all kinds of request and all places, the places in turn."""
+    """Return rows for all kinds of request and all servers, alternating between the servers."""
     kinds = {
         "small": {name: small() for name in places},
         "stream": {name: small(stream=True) for name in places},
@@ -151,7 +154,7 @@ async def measure(places, seconds, pids):
                     warm = 0 if at else 3
                     key = kind, name
                     spans[key] += await latencies(client, url + PATH, makes[name], seconds, warm)
-                    if kind != "200k":  # a session that grows has one asker
+                    if kind != "200k":  # a growing session has one client
                         rates[key].append(
                             await throughput(client, url + PATH, makes[name], seconds, pids[name])
                         )
@@ -177,7 +180,7 @@ def rows(kinds, places, spans, rates):
 
 
 def ratios(results):
-    """How the gateway compares with LiteLLM, by kind of request."""
+    """Yield a comparison of the gateway with LiteLLM for each kind of request."""
     figures = {
         (kind, name): (number(row[4]), number(row[6])) for kind, name, *row in results if row[4]
     }
@@ -192,18 +195,18 @@ def number(cell):
 
 
 def median(pairs):
-    """Of each of the two figures; empty where nothing was measured."""
+    """Return the median of each of the two figures; empty if nothing was measured."""
     return tuple(statistics.median(column) for column in zip(*pairs, strict=True))
 
 
 def quantiles(spans):
-    """p50 and p99 in milliseconds."""
+    """Return p50 and p99 in milliseconds."""
     cuts = statistics.quantiles(spans, n=100, method="inclusive")
     return cuts[49] * 1000, cuts[98] * 1000
 
 
 async def ready(places, servers):
-    """Wait until all answer."""
+    """Wait until all servers answer."""
     async with aiohttp.ClientSession() as client:
         for name, url in places.items():
             for _ in range(1_800):  # LiteLLM takes half a minute, or more on a busy machine

@@ -1,5 +1,5 @@
-"""The servers that `benchmarks.gateway` measures, each a process of its own: an upstream, two bare pass-throughs, our own wire
-without its core, the gateway.
+"""Servers that `benchmarks.gateway` measures, each in its own process: an upstream, two bare
+pass-throughs, our own wire without its core, and the gateway.
 
 python -m benchmarks.gateway_servers upstream PORT
 python -m benchmarks.gateway_servers bare|lean|wire|gateway URL PORT [DIRECTORY]
@@ -64,13 +64,13 @@ async def upstream(scope, receive, send):
 
 
 class Bare:
-    """The least that passes a request on with the same libraries."""
+    """The minimal pass-through with the same libraries."""
 
     def __init__(self, url):
         self.url, self.session = url, None
 
     async def __call__(self, scope, receive, send):
-        """Pass one request on."""
+        """Forward one request."""
         if scope["type"] != "http":
             return
         if self.session is None:
@@ -97,10 +97,10 @@ class Bare:
 
 
 class Lean(Bare):
-    """The same with the gateway's own client."""
+    """The same pass-through with the gateway's own client."""
 
     async def __call__(self, scope, receive, send):
-        """Pass one request on."""
+        """Forward one request."""
         if scope["type"] != "http":
             return
         if self.session is None:
@@ -139,7 +139,7 @@ def serve_gateway(url, port, directory):
 
 
 def serve_wire(url, port):
-    """The gateway's HTTP side, without its core."""
+    """Run the gateway's HTTP side without its core."""
     config = Config(upstreams=(Upstream(name="bench", url=url),), port=port, salt=b"s", log="error")
     create_server(config, Gateway(config, ScriptedPipeline())).run()
 

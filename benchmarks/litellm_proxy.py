@@ -1,4 +1,5 @@
-"""The LiteLLM proxy as a peer, in `.bench-litellm`: what it needs excludes what the other peers need."""
+"""The LiteLLM proxy as a peer, in `.bench-litellm`: its requirements conflict with those of the
+other peers."""
 
 import os
 import subprocess
@@ -23,12 +24,12 @@ model_list:
 SETTINGS = {
     "LITELLM_LOG": "ERROR",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # prices are not fetched
-    "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # no key to check, as the others check none
+    "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # no key to check
 }
 
 
 def install():
-    """Install it where it is not yet as pinned; False, with a message, where that is not possible."""
+    """Install the pinned version if it is missing. Return False, with a message, if that fails."""
     if DONE.exists() and DONE.read_text() == PINS.read_text():
         return True
     if not (PLACE / "bin" / "python").exists():
@@ -45,7 +46,7 @@ def install():
 
 
 def start(directory, url, port):
-    """The proxy as a process, with the model `bench` at *url*."""
+    """Start the proxy as a process, with the model `bench` at *url*."""
     path = Path(directory) / "litellm.yaml"
     path.write_text(CONFIG.format(url=url))
     command = [PROGRAM, "--config", path, "--port", str(port), "--num_workers", "1"]
@@ -56,7 +57,7 @@ def start(directory, url, port):
 
 
 def version():
-    """Which one it is."""
+    """Return the pinned version."""
     return next(
         line.strip().rpartition("=")[2] for line in PINS.open() if line.startswith("litellm==")
     )

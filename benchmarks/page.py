@@ -1,9 +1,11 @@
-"""How soon the page shows something in a real Chromium: the list over 10,000 sessions, and a session of 5,000 messages.
+"""Load time of the page in a real Chromium: the list of 10,000 sessions, and a session of 5,000
+messages.
 
 python -m benchmarks.page [times]
 
-Milliseconds from the request for the address to the first rows of data on the screen, of a page whose files the browser
-has to load too; the median of *times* (5), and the slowest. Needs chromium and chromedriver.
+Milliseconds from opening the address to the first rows of data on the screen, including the
+download of the page's files: the median of *times* (5), and the slowest. Needs chromium and
+chromedriver.
 """
 
 import sqlite3
@@ -34,11 +36,11 @@ const done = arguments[1];
 const look = () => (document.querySelector(arguments[0]) ? requestAnimationFrame(() => done(performance.now())) : setTimeout(look, 1));
 look();
 """
-"""Milliseconds since the page was asked for, in the frame that shows the rows."""
+"""Milliseconds since the page was requested, in the frame that shows the rows."""
 
 
 def fill(store: Path, now: float) -> None:
-    """Book sessions of a year, each with a call."""
+    """Insert sessions over a year, each with one call."""
     listed, calls = [], []
     names = ("hour", "tenant", "session", "model", "basis", *FIGURES)
     for n in range(SESSIONS):
@@ -63,7 +65,7 @@ def fill(store: Path, now: float) -> None:
 
 
 def measure(browser: Browser, url: str, rows: str) -> float:
-    """Open an address anew; return the milliseconds until *rows* are shown."""
+    """Open an address from scratch and return the milliseconds until *rows* are shown."""
     browser.open("about:blank")
     browser.open(url)
     return float(browser.ask("POST", "/execute/async", {"script": SHOWN, "args": [rows]}))

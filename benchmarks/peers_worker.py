@@ -1,4 +1,4 @@
-"""Runs inside the peers' own environment: the overhead of one turn, in milliseconds, as JSON.
+"""Runs in the peers' environment and prints the overhead of one turn, in milliseconds, as JSON.
 
 .bench/bin/python benchmarks/peers_worker.py 100 1000 10000
 """
@@ -28,18 +28,18 @@ from synthetic import turns
 
 NEVER = 10**9
 STEPS = 10
-"""Turns that each size is measured over."""
+"""Turns measured at each size."""
 MODEL = FakeListChatModel(responses=["summary"])
 O200K = Tokenizer.from_pretrained("o200k_base")
 
 
 def exact(messages: Any) -> int:
-    """Tokens by the o200k vocabulary, as `tiktoken` would count them."""
+    """Return the tokens by the o200k vocabulary, as `tiktoken` would count them."""
     return sum(len(O200K.encode(str(message.content))) + 4 for message in messages)
 
 
 def langchain_messages(count: int) -> list[AnyMessage]:
-    """The same session in LangChain's classes."""
+    """Return the same session in LangChain's classes."""
     out: list[AnyMessage] = []
     for number, (kind, f) in enumerate(turns(count)):
         if kind == "user":
@@ -55,7 +55,7 @@ def langchain_messages(count: int) -> list[AnyMessage]:
 
 
 def peers() -> dict[str, Callable[[list[AnyMessage]], Any]]:
-    """Each peer as a function of the history, set so that it has nothing to do."""
+    """Return each peer as a function of the history, configured so that it has nothing to do."""
     approximate = SummarizationMiddleware(
         MODEL, trigger=("tokens", NEVER), token_counter=count_tokens_approximately
     )
@@ -91,7 +91,8 @@ def peers() -> dict[str, Callable[[list[AnyMessage]], Any]]:
 def milliseconds(
     run: Callable[[list[AnyMessage]], Any], messages: list[AnyMessage], size: int
 ) -> float:
-    """Median over a session that grows by 3 messages a call, three times over; at least 3 calls, in about 3 seconds."""
+    """Return the median over a session that grows by 3 messages per call, three times over: at
+    least 3 calls, in about 3 seconds."""
     times, until = [], time.perf_counter() + 3
     for stop in [*range(size + 3, len(messages) + 1, 3)] * 3:
         if len(times) >= 3 and time.perf_counter() > until:

@@ -1,4 +1,5 @@
-"""Texts of real recorded conversations, by dataset and kind, for benchmarks. The data are no part of the repository."""
+"""Texts of real recorded conversations for benchmarks, by dataset and kind. The data are not in the
+repository."""
 
 import json
 import zipfile
@@ -8,16 +9,16 @@ from typing import Any, NamedTuple
 
 
 class Recorded(NamedTuple):
-    """One conversation: texts of one kind each, in order."""
+    """The texts of one conversation, in order."""
 
     dataset: str
     name: str
     texts: list[tuple[str, str]]
-    """(kind, text); kinds are `text`, `arguments` and `result`."""
+    """Pairs of kind and text; the kinds are `text`, `arguments` and `result`."""
 
 
 def read_conversations(root: Path) -> Iterator[Recorded]:
-    """Every conversation under *root*, a folder of datasets."""
+    """Yield every conversation under *root*, a folder of datasets."""
     for reader in (
         _pi,
         _claude_code,
@@ -40,7 +41,7 @@ def jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def blocks(role: str, content: Any) -> Iterator[tuple[str, str]]:
-    """Texts of a message whose content is a string or a list of parts, in any of the formats."""
+    """Yield the texts of a message whose content is a string or a list of parts, in any format."""
     if isinstance(content, str):
         yield "result" if role in {"tool", "toolResult", "bashExecution"} else "text", content
     for part in content if isinstance(content, list) else []:

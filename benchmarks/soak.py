@@ -1,12 +1,13 @@
-"""The gateway under random faults of its upstream: is a request ever invalid, an edit ever lost, memory ever leaked?
+"""The gateway under random upstream faults: invalid requests, lost edits and memory leaks.
 
 python -m benchmarks.soak [seconds, by default 600] [agents at once, by default 8]
 
-Agents run sessions of tool calls through a gateway of its own process, in two APIs, streaming or not, each longer than
-its window, which the gateway knows for three in four. The upstream checks every request by the rules of its provider, counts tokens in its own way and refuses
-what is too long for it; at random it fails, is slow, breaks off, or is overloaded. Agents retry, rewind and
-leave in the middle, as agents do. The gateway may take a minute to decide: on a busy machine it would
-let requests pass as they came, with what was hidden. The exit code is 1 when anything was found.
+Agents run sessions of tool calls through a gateway in its own process, in two APIs, streaming or
+not. Each session is longer than its window, which the gateway knows for three in four. The upstream
+checks every request by its provider's rules, counts tokens in its own way and refuses longer ones.
+At random it fails, is slow, breaks off or is overloaded. Agents retry, rewind and disconnect. The
+gateway may take a minute to decide: on a busy machine it would otherwise forward requests
+unchanged, with hidden results. The exit code is 1 if anything was found.
 """
 
 import http.client
@@ -33,7 +34,7 @@ from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 WINDOW = 12_000
 """Tokens, as the upstream counts them."""
 TURNS = 90
-"""Calls of one session; about three windows full."""
+"""Calls per session, which fill about three windows."""
 FAULTS = (
     ("overloaded", 0.02, Reply("Overloaded", status=529, code="overloaded_error")),
     ("error", 0.02, Reply("Something broke", status=500)),
@@ -67,14 +68,14 @@ class SessionState:
     """What the upstream knows of one session."""
 
     order: dict[str, int] = field(default_factory=dict)
-    """Results that it was shown as they were said, in order."""
+    """Results that it received unchanged, in order."""
     hidden: set[str] = field(default_factory=set)
-    """Those of them that later requests did not show so."""
+    """Those of them that later requests did not show unchanged."""
 
 
 @dataclass
 class Judge:
-    """The upstream's side: what it was sent, and what is wrong with it."""
+    """The upstream, which checks what it receives."""
 
     chance: random.Random
     counts: Counter[str] = field(default_factory=Counter)
@@ -83,7 +84,7 @@ class Judge:
     _lock: Lock = field(default_factory=Lock)
 
     def __call__(self, asked: Received) -> Reply:
-        """Look at a request, and answer it or not."""
+        """Check a request, then answer it or play a fault."""
         api = next(api for api, path in PATHS.items() if asked.target.startswith(path))
         body = json.loads(asked.body)
         with self._lock:
@@ -111,7 +112,7 @@ class Judge:
         return Reply("Go on.", usage=(tokens, 3, 0))
 
     def _compare(self, session: str, body: dict) -> None:
-        """A result that was once hidden, or shown otherwise than it was said, is never shown as said again."""
+        """Check that a result that was once hidden or changed is never shown unchanged again."""
         state = self._states[session]
         whole = {
             id
@@ -127,13 +128,13 @@ class Judge:
         state.hidden |= hidden
 
     def forget(self, session: str) -> None:
-        """The session is over."""
+        """Forget a session that has ended."""
         with self._lock:
             self._states.pop(session, None)
 
 
 def results(body: dict) -> list[tuple[str, str]]:
-    """The id and text of every tool result, in both APIs."""
+    """Return the id and text of every tool result, in both APIs."""
     pairs = []
     for message in body["messages"]:
         if message["role"] == "tool":
@@ -148,7 +149,7 @@ def results(body: dict) -> list[tuple[str, str]]:
 
 
 class Agent:
-    """One session after another."""
+    """Runs one session after another."""
 
     def __init__(self, url: str, judge: Judge, seed: int, until: float) -> None:
         self.chance, self.judge, self.until = random.Random(seed), judge, until
@@ -158,7 +159,7 @@ class Agent:
         self.sessions, self.counts = 0, Counter[str]()
 
     def __call__(self) -> Counter[str]:
-        """Work until the time is over."""
+        """Run sessions until the time is over."""
         with self.client:
             while time.monotonic() < self.until:
                 self.sessions += 1
@@ -178,7 +179,7 @@ class Agent:
                 steps = self.chance.choice((1, 1, 5))
                 del messages[-2 * steps :]
                 self.counts[f"rewinds by {steps}"] += 1
-                if steps > 1:  # to before a fold, which is then rightly undone
+                if steps > 1:  # goes back before a fold, which is then rightly undone
                     self.judge.forget(name)
             messages += self._step(api, f"c{turn}-{self.chance.randrange(10**6)}")
         self.judge.forget(name)
@@ -199,7 +200,7 @@ class Agent:
         return [answer, {"role": "tool", "tool_call_id": id, "content": text}]
 
     def _ask(self, name: str, api: str, messages: list[dict]) -> bool:
-        """Ask until there is an answer, as agents do; False after ten times."""
+        """Send a request until it is answered, as agents do; return False after ten attempts."""
         model = "m" if self.sessions % 4 else f"unknown-{name}"
         body = {
             "model": model,
@@ -234,7 +235,7 @@ class Agent:
 
 
 def figures(pid: int) -> tuple[float, int, int]:
-    """Megabytes, threads and open files of a process."""
+    """Return the megabytes, threads and open files of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     value = {
         line.split(":")[0]: line.split()[1] for line in status.splitlines() if len(line.split()) > 1
@@ -247,7 +248,7 @@ def figures(pid: int) -> tuple[float, int, int]:
 
 
 def gateway(place: Path, upstream: str) -> tuple[subprocess.Popen, str]:
-    """A gateway in a process of its own, and its address."""
+    """Start a gateway in its own process; return it and its address."""
     port = 20_000 + random.SystemRandom().randrange(20_000)
     text = f'port = {port}\nlog = "error"\n[[upstream]]\nurl = "{upstream}"\n[windows]\nm = {WINDOW}\n[compaction]\nconversations = 32\ndecide_timeout_seconds = 60\n'
     (place / "refold.toml").write_text(text)
@@ -266,7 +267,7 @@ def gateway(place: Path, upstream: str) -> tuple[subprocess.Popen, str]:
 
 
 def watch(pid: int, until: float) -> list[tuple[float, int, int]]:
-    """The process's figures, twenty times over."""
+    """Return the process's figures, sampled twenty times."""
     rows, pause = [], max(0.5, (until - time.monotonic()) / 20)
     while time.monotonic() < until:
         time.sleep(min(pause, max(0.0, until - time.monotonic())))
@@ -275,7 +276,7 @@ def watch(pid: int, until: float) -> list[tuple[float, int, int]]:
 
 
 def main(seconds: float, agents: int) -> int:
-    """Run, print what was seen, and say whether it was right."""
+    """Run, print the results, and return 1 if anything is wrong."""
     judge = Judge(random.Random(1))
     received = list[Received]()
     provider = ScriptedProvider(forgetful(judge, received), received=received)
@@ -293,7 +294,7 @@ def main(seconds: float, agents: int) -> int:
 
 
 def forgetful(judge: Judge, received: list[Received]) -> Callable[[Received], Reply]:
-    """The judge as a script for an upstream that keeps nothing."""
+    """Return the judge as a script for an upstream that keeps no requests."""
 
     def play(asked: Received) -> Reply:
         received.clear()
@@ -303,7 +304,7 @@ def forgetful(judge: Judge, received: list[Received]) -> Callable[[Received], Re
 
 
 def report(seconds, judge, counts, seen, metrics, ended) -> int:
-    """Print all of it; 1 when anything is wrong."""
+    """Print all results; return True if anything is wrong."""
     print(f"{seconds:g} seconds\n")
     print(
         table(

@@ -1,6 +1,8 @@
-"""How long `refold run` keeps its command waiting: until the command's first byte, beside the command alone.
+"""Startup time of `refold run`: until the first byte of its command, compared with the command
+alone.
 
-Wall time is that of a machine that does nothing else; the time of the processor is what `refold` itself used until then.
+Wall time is that of an otherwise idle machine. Processor time is what `refold` itself used until
+then.
 """
 
 import os
@@ -14,7 +16,7 @@ from benchmarks.table import table
 
 RUNS = 15
 CLIENT = ("sh", "-c", "read -r line < /proc/$PPID/stat; echo $line")
-"""It says at once what the process that started it has used so far."""
+"""Prints the processor time that its parent process has used so far."""
 GOAL = 400
 
 
@@ -44,7 +46,8 @@ def main() -> None:
 
 
 def measure(command: tuple[str, ...], home: str) -> tuple[float, float]:
-    """Return milliseconds until the first byte, and those that the parent of the command had the processor."""
+    """Return the milliseconds until the first byte, and the processor time of the command's
+    parent."""
     environment = {**os.environ, "HOME": home, "XDG_DATA_HOME": home}
     start = time.perf_counter()
     with subprocess.Popen(

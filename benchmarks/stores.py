@@ -1,4 +1,4 @@
-"""What the stores cost: microseconds per call (median), for each store and each setting of SQLite.
+"""Cost of the stores: median microseconds per call for each store and each setting of SQLite.
 
 python -m benchmarks.stores [directory on the disk to measure [postgresql://... | postgresql]]
 

@@ -1,4 +1,4 @@
-"""One synthetic agent session for the speed benchmarks, as plain data that every peer can convert."""
+"""A synthetic agent session for the speed benchmarks, as plain data that every peer can convert."""
 
 from collections.abc import Iterator
 from random import Random
@@ -25,7 +25,8 @@ WORDS = [
 
 
 def turns(count: int, seed: int = 7) -> Iterator[tuple[str, dict[str, Any]]]:
-    """*count* messages as (kind, fields): a request, then rounds of a call, its result and a remark."""
+    """Yield *count* messages as (kind, fields): a request, then rounds of a call, its result and a
+    remark."""
     random = Random(seed)
     yield "user", {"text": "Fix the failing tests in src/parser.py and never touch the migrations."}
     for number in range(count - 1):
@@ -48,7 +49,7 @@ def turns(count: int, seed: int = 7) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def anthropic(count: int) -> list[dict[str, Any]]:
-    """The session as Anthropic messages."""
+    """Return the session as Anthropic messages."""
     return [_anthropic(kind, fields) for kind, fields in turns(count)]
 
 

@@ -1,1 +1,2 @@
-"""The generator of the session that `refold demo` compacts: an agent mends a bug in an imaginary project."""
+"""Generator of the session that `refold demo` compacts: an agent fixes a bug in an imaginary
+project."""

@@ -1,4 +1,4 @@
-"""Write the demo's session into the package: `python -m benchmarks.demo_session`."""
+"""Write the demo session into the package: `python -m benchmarks.demo_session`."""
 
 import gzip
 import json
@@ -8,7 +8,7 @@ from refold.session_files import DEMO_FILE
 
 
 def main() -> None:
-    """Write one entry a line; the same bytes each time."""
+    """Write one entry per line, the same bytes each time."""
     lines = (
         json.dumps(entry, ensure_ascii=False, separators=(",", ":")) + "\n" for entry in session()
     )

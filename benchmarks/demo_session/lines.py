@@ -1,4 +1,4 @@
-"""What people say in the demo's session: the user, and the model."""
+"""Messages of the user and the model in the demo session."""
 
 from benchmarks.demo_session.project import Thing, pick
 
@@ -54,7 +54,7 @@ USER = {
     12: "One thing changed here: harbor/parcels is frozen until 4.12 is out, leave it alone, tests included. Go on with the rest.",
     15: "claims 的 answer_at 按工作日计算，改的时候务必和法务的规定一致（14 个工作日）。其余继续。",
 }
-"""The user's words after a part, by its number."""
+"""The user's messages after a part, by its number."""
 
 ANSWERS = {
     5: "Six of twenty parts are done (holds, bookings, payments, waitlist, boardings, cabins), each with green tests. All six had the same three places: the service asks for the local time, the store reads naive times, the API writes whatever it gets. Nothing under migrations/ or in locales/zh.json is touched. Next is vehicles.",
@@ -115,7 +115,7 @@ DIFF = (
 
 
 def start(n: int, thing: Thing, count: int) -> str:
-    """Before a part is read."""
+    """Return the text before a part is read."""
     return pick((
         f"Next: {thing.plural}. The service asks for the time in {count} places.",
         f"Now {thing.plural} ({thing.about}).",
@@ -125,7 +125,7 @@ def start(n: int, thing: Thing, count: int) -> str:
 
 
 def think(n: int, thing: Thing, count: int) -> str:
-    """Before a part is read."""
+    """Return the thinking before a part is read."""
     of, count_field, _, time = thing.fields
     return pick((
         f"{thing.plural.capitalize()} next. {count} calls of datetime.now() in the service. Here {time} belongs to a {of} and decides what may still be done with a {count_field}. I expect the same three places as before, but the order of the checks may matter: {thing.actions[0]} compares with GRACE, {thing.actions[1]} computes a new {time}.",
@@ -136,7 +136,7 @@ def think(n: int, thing: Thing, count: int) -> str:
 
 
 def store(n: int, thing: Thing, line: int) -> str:
-    """The service is aware, the store is not."""
+    """Return the text when the service is timezone-aware and the store is not."""
     return pick((
         f"As expected: the service is aware now and the rows are not. `_from_row` in `{thing.store}`, line {line}.",
         f"The naive values come from `{thing.store}`.",
@@ -146,7 +146,7 @@ def store(n: int, thing: Thing, line: int) -> str:
 
 
 def think_store(n: int, thing: Thing, line: int) -> str:
-    """The service is aware, the store is not."""
+    """Return the thinking when the service is timezone-aware and the store is not."""
     return pick((
         f"TypeError in the comparison with {thing.fields[3]}. That is the good kind of failure: nothing is compared silently wrong any more. Line {line} of {thing.store} parses with datetime.fromisoformat, which gives a naive time for old rows. clock.parse does the right thing for both kinds.",
         "",
@@ -155,7 +155,7 @@ def think_store(n: int, thing: Thing, line: int) -> str:
 
 
 def contract(n: int, thing: Thing) -> str:
-    """The JSON has changed."""
+    """Return the text when the JSON has changed."""
     return pick((
         f"The contract test caught it: `/v2/{thing.plural}` would now write UTC with an offset. The agencies parse local time without one, so the API converts.",
         f"`dueAt` must stay as it was. I convert in `{thing.api}` and make the tests' own times aware.",
@@ -165,7 +165,7 @@ def contract(n: int, thing: Thing) -> str:
 
 
 def think_contract(n: int, thing: Thing) -> str:
-    """The JSON has changed."""
+    """Return the thinking when the JSON has changed."""
     return pick((
         "",
         f"The format of dueAt is a public contract and the user said that it has to stay. clock.local(...) and then replace(tzinfo=None) gives exactly the old spelling. In the doubled hour the text is ambiguous, as it always was; the agencies would need an offset to tell, and that is not ours to decide here. The test's literal times become 10:00 UTC, which is 12:00 on the quay in June. That keeps the expected string in {thing.tests} untouched: good, since that line is the contract.",
@@ -174,12 +174,12 @@ def think_contract(n: int, thing: Thing) -> str:
 
 
 def think_reread(n: int, thing: Thing) -> str:
-    """A last look."""
+    """Return the thinking of a last check."""
     return f"Let me make sure that I have not missed a place in {thing.service} where a local day is meant: `day()` computes midnight from the moment it gets. With an aware UTC moment, replace(hour=0) is midnight in UTC, not on the quay. Callers pass nothing or a local time. Part {n + 1}: I keep the behaviour and note it."
 
 
 def report(n: int, thing: Thing, parts_left: int) -> str:
-    """The end of a turn of the model."""
+    """Return the last text of the model's turn."""
     return pick((
         f"{thing.plural.capitalize()} are done: service, store and API are on `harbor.clock`, and the clock-change test passes. The cause in this part was the naive comparison in `{thing.service}`. {parts_left - 1} parts to go.",
         f"That is {thing.plural}. I found that `_free_stale` and `sweep` used two different readings of the clock within one call; they agree now. {parts_left - 1} parts are left.",
@@ -188,5 +188,5 @@ def report(n: int, thing: Thing, parts_left: int) -> str:
 
 
 def frozen_fails(frozen: Thing) -> str:
-    """After the whole suite."""
+    """Return the text after the whole test suite."""
     return f"The whole suite passes except `tests/test_{frozen.plural}.py::test_{frozen.name}_across_the_clock_change`. That is the part you froze: harbor/{frozen.plural} still asks `datetime.now()`, and I have left it and its tests alone. Everything else is on the clock; nothing under migrations/ and no key of locales/zh.json has changed."

@@ -1,4 +1,5 @@
-"""More pieces of the demo's imaginary project: its HTTP and its tests (see `benchmarks.demo_session.pieces`)."""
+"""More templates of the demo's imaginary project: HTTP and tests (see
+`benchmarks.demo_session.pieces`)."""
 
 API = '''"""HTTP for gizmos. Field names are a public contract: three travel agencies parse them."""
 

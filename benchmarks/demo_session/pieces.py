@@ -1,7 +1,8 @@
-"""The text that the demo's imaginary project is put together from.
+"""Text templates of the demo's imaginary project.
 
-Written about a *gizmo* with the fields `alpha_id`, `beta` and `gamma_cents`, the time `due_at` and
-the action `actuate`: `benchmarks.demo_session.project` puts a real thing's words in their place.
+They are written about a *gizmo* with the fields `alpha_id`, `beta` and `gamma_cents`, the time
+`due_at` and the action `actuate`. `benchmarks.demo_session.project` replaces these with a real
+thing's words.
 """
 
 MODEL = '''"""What a gizmo is: {about}."""

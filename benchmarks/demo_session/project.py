@@ -1,6 +1,7 @@
 """The imaginary project of the demo: `harbor`, bookings for a ferry line, about a hundred files.
 
-Made of the pieces in `benchmarks.demo_session.pieces` and `benchmarks.demo_session.outside`, each thing with its own fields, rules and figures.
+Made from the templates in `benchmarks.demo_session.pieces` and `benchmarks.demo_session.outside`,
+each thing with its own fields, rules and figures.
 """
 
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class Thing:
     plural: str
     about: str
     fields: tuple[str, str, str, str]
-    """What it belongs to, its text, its money, its time."""
+    """Names of its fields for owner, text, money and time."""
     actions: tuple[str, ...]
     states: tuple[str, ...]
     samples: tuple[str, ...]
@@ -70,17 +71,17 @@ class Thing:
 
 
 def pick(options: "list[T] | tuple[T, ...]", *key: object) -> T:
-    """One of *options*, always the same for one key."""
+    """Return one of *options*, always the same for one key."""
     return options[number(len(options), *key)]
 
 
 def number(below: int, *key: object) -> int:
-    """A number under *below*, always the same for one key."""
+    """Return a number below *below*, always the same for one key."""
     return int.from_bytes(blake2b(repr(key).encode(), digest_size=8).digest()) % below
 
 
 def things() -> list[Thing]:
-    """All parts of the project."""
+    """Return all parts of the project."""
     return [_thing(line) for line in THINGS.strip().splitlines()]
 
 
@@ -94,7 +95,7 @@ def _thing(line: str) -> Thing:
 
 
 def files() -> dict[str, str]:
-    """Every file of the project, by path."""
+    """Return every file of the project by path."""
     project_files = dict(SHARED)
     for thing in things():
         project_files[f"harbor/{thing.plural}/model.py"] = _words(pieces.MODEL, thing)
@@ -124,7 +125,7 @@ def _tests(thing: Thing) -> str:
 
 
 def _words(text: str, thing: Thing) -> str:
-    """*text* about a gizmo as a text about *thing*."""
+    """Return *text* about a gizmo as a text about *thing*."""
     of, beta, money, time = thing.fields
     n = number(900, thing.name) + 40
     swap = {
@@ -230,4 +231,4 @@ CREATE INDEX holds_due_idx ON holds (expires_at) WHERE state = 'open';
 - Boarding passes are reissued when a gate changes (#379).
 """,
 }
-"""Files that stand alone."""
+"""Files that do not belong to a part."""

@@ -1,6 +1,6 @@
-"""The demo's session: an agent mends a bug in the imaginary project, part by part.
+"""The demo session: an agent fixes a bug in the imaginary project, part by part.
 
-`session()` is what a client would send to Anthropic's Messages API.
+`session()` returns what a client would send to Anthropic's Messages API.
 """
 
 import base64
@@ -33,7 +33,7 @@ class _Teller:
     calls: int = 0
 
     def tell(self) -> Iterator[Entry]:
-        """The whole session."""
+        """Yield the whole session."""
         yield from self._opening()
         *parts, frozen = self._parts()
         for n, thing in enumerate(parts):
@@ -47,13 +47,13 @@ class _Teller:
         yield from self._closing(frozen)
 
     def _parts(self) -> list[Thing]:
-        """In the order of work; the last one is left out."""
+        """Return the parts in the order of work; the last one is left out."""
         return sorted(self.world.things, key=lambda thing: thing.name == lines.FROZEN)
 
     # --- one entry or one step ----------------------------------------------------------------
 
     def _says(self, text: str, *calls: Call, thinking: str = "") -> Entry:
-        """What the model says, with signed thinking if it thinks."""
+        """Return a message of the model, with signed thinking if it thinks."""
         self.step += 1
         blocks: list[Entry] = []
         if thinking:
@@ -68,7 +68,7 @@ class _Teller:
         return {"role": "assistant", "content": blocks}
 
     def _does(self, text: str, *calls: Call, thinking: str = "") -> Iterator[Entry]:
-        """What the model says and does, and what the tools answer."""
+        """Yield a message of the model and the results of its tool calls."""
         first = self.calls + 1
         yield self._says(text, *calls, thinking=thinking)
         results = []
@@ -102,7 +102,7 @@ class _Teller:
         )
 
     def _part(self, n: int, thing: Thing) -> Iterator[Entry]:
-        """One part of the project, from reading to green tests."""
+        """Yield one part of the project, from reading to green tests."""
         world, count = self.world, self.world.count(thing.service, NAIVE)
         yield from self._does(
             lines.start(n, thing, count),
@@ -154,7 +154,7 @@ class _Teller:
             yield from self._does("", _todo(world.things, n + 1))
 
     def _contract(self, n: int, thing: Thing) -> Iterator[Entry]:
-        """The API's tests say that the JSON has changed."""
+        """Yield the fix after the API's tests report that the JSON has changed."""
         name, time = thing.name, thing.fields[3]
         yield from self._does(pick(lines.RUN_AGAIN, n + 1), _pytest(thing), _read(thing.api))
         yield from self._does(
@@ -246,16 +246,16 @@ def _id(n: int) -> str:
 
 
 def _signature(n: int) -> str:
-    """As long and as unreadable as a real one."""
+    """Return a signature as long and as unreadable as a real one."""
     return base64.b64encode(
         shake_256(f"signature {n}".encode()).digest(180 + number(300, "signature", n))
     ).decode()
 
 
 def _screenshot() -> Entry:
-    """The dashboard's chart of that night, drawn pixel by pixel: 240 x 136, four greys.
+    """Return the dashboard's chart of that night, drawn pixel by pixel: 240 x 136, four greys.
 
-    Not compressed, since not every zlib compresses alike.
+    Not compressed, since zlib versions compress differently.
     """
     width, height = 240, 136
     bars = [20 + number(60, "bar", n) for n in range(24)]

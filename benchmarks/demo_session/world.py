@@ -1,7 +1,7 @@
-"""The tools of the demo's agent, played on the imaginary project.
+"""The tools of the demo's agent, run on the imaginary project.
 
-They really read, search and edit its files, and the tests fail and pass as the files say: so what
-stands in the session agrees with itself.
+They really read, search and edit its files, and the tests fail and pass as the files require, so
+the session is consistent.
 """
 
 import json
@@ -21,32 +21,32 @@ SEATS = [f"{row}{letter}" for row in range(10, 30) for letter in "ACDF"]
 
 @dataclass(slots=True)
 class World:
-    """The project as it stands."""
+    """The current state of the project."""
 
     files: dict[str, str] = field(default_factory=project.files)
     before: dict[str, str] = field(default_factory=project.files)
     things: list[Thing] = field(default_factory=project.things)
 
     def run(self, tool: str, input: Mapping[str, Any]) -> tuple[str, bool]:
-        """What a tool answers, and whether that is an error."""
+        """Return a tool's result and whether it is an error."""
         tools: dict[str, Callable[..., tuple[str, bool]]] = {
             "Read": self.read, "Grep": self.grep, "Edit": self.edit, "Write": self.write, "Bash": self.bash, "TodoWrite": _todos,
         }  # fmt: skip
         return tools[tool](**input)
 
     def count(self, path: str, text: str) -> int:
-        """How often *text* stands in a file."""
+        """Return the number of occurrences of *text* in a file."""
         return self.files[path].count(text)
 
     def line(self, path: str, text: str) -> int:
-        """The number of the first line of a file that holds *text*, 0 if none does."""
+        """Return the number of the first line of a file that contains *text*, 0 if none does."""
         lines = self.files[path].split("\n")
         return next((n for n, line in enumerate(lines, 1) if text in line), 0)
 
     # --- tools --------------------------------------------------------------------------------
 
     def read(self, file_path: str, offset: int = 1, limit: int = 2000) -> tuple[str, bool]:
-        """A file with line numbers."""
+        """Return a file with line numbers."""
         if file_path not in self.files:
             return f"File does not exist: {file_path}", True
         lines = self.files[file_path].split("\n")
@@ -55,7 +55,7 @@ class World:
         ), False
 
     def grep(self, pattern: str, path: str = "") -> tuple[str, bool]:
-        """Lines that match, as `path:line:text`."""
+        """Return matching lines as `path:line:text`."""
         matches = [
             f"{name}:{n}:{line}"
             for name, text in sorted(self.files.items())
@@ -68,7 +68,7 @@ class World:
     def edit(
         self, file_path: str, old_string: str, new_string: str, replace_all: bool = False
     ) -> tuple[str, bool]:
-        """Replace a text, and show the place."""
+        """Replace a text and show the place."""
         text = self.files[file_path]
         if old_string not in text:
             return f"String to replace not found in file.\nString: {old_string}", True
@@ -86,12 +86,12 @@ class World:
         )
 
     def write(self, file_path: str, content: str) -> tuple[str, bool]:
-        """Make a file."""
+        """Create a file."""
         self.files[file_path] = content
         return f"File created successfully at: {file_path}", False
 
     def bash(self, command: str, description: str = "") -> tuple[str, bool]:  # noqa: ARG002 - the agent says why
-        """A command, if it is one of those that the agent uses."""
+        """Run a command, if it is one of those that the agent uses."""
         first, _, rest = command.partition(" ")
         if first == "pytest":
             return self.pytest(
@@ -112,7 +112,7 @@ class World:
         return NO_NETWORK, True
 
     def git(self, rest: str) -> str:
-        """`git diff`, of one path or with `--stat`."""
+        """Return `git diff`, of one path or with `--stat`."""
         *_, path = rest.split()
         changed = [
             name
@@ -137,7 +137,7 @@ class World:
         return "\n".join([*rows, f" {len(changed)} files changed"])
 
     def ruff(self, rest: str) -> tuple[str, bool]:
-        """Imports that an edit has made useless."""
+        """Report imports that an edit has made unused."""
         path = rest.rsplit(maxsplit=1)[-1]
         uses = len(re.findall(r"\bdatetime\b", self.files[path]))
         if uses > 2 or "from datetime import datetime, " not in self.files[path]:
@@ -150,7 +150,7 @@ class World:
     # --- the tests of the project -------------------------------------------------------------
 
     def pytest(self, chosen: list[Thing]) -> tuple[str, bool]:
-        """Run the tests of some things: they fail for as long as their files are at odds."""
+        """Run the tests of some things, which fail while their files are inconsistent."""
         failures = {thing.name: list(self._failures(thing)) for thing in chosen}
         head = f"============================= test session starts ==============================\nplatform linux -- Python 3.12.7, pytest-8.3.3, pluggy-1.5.0\nrootdir: /home/mika/src/harbor\nconfigfile: pyproject.toml\nplugins: anyio-4.6.2, cov-5.0.0, xdist-3.6.1\ncollected {sum(self._tests(t) for t in chosen)} items\n"
         out, done = [head], 0
@@ -205,7 +205,7 @@ class World:
         return f"AssertionError: assert datetime.timedelta(0) == datetime.timedelta(seconds={minutes * 60})\n +  where datetime.timedelta(0) = remaining({thing.name})"
 
     def _failure(self, thing: Thing, test: str, at: str, error: str, line: int) -> tuple[str, str]:
-        """A failed test as pytest shows it, and its line in the summary."""
+        """Return a failed test as pytest shows it, and its line in the summary."""
         text = self.files[thing.tests]
         body = next(
             b
@@ -260,7 +260,7 @@ ERROR: No matching distribution found for freezegun"""
 
 
 def _stat(name: str, diff: list[str]) -> str:
-    """A line of `git diff --stat`."""
+    """Return a line of `git diff --stat`."""
     plus = sum(line.startswith("+") for line in diff) - 1
     minus = sum(line.startswith("-") for line in diff) - 1
     return f" {name:<36} | {plus + minus:3} {'+' * plus}{'-' * minus}"
@@ -274,7 +274,7 @@ def _todos(todos: list[dict[str, str]]) -> tuple[str, bool]:
 
 
 def _log() -> str:
-    """A night of the worker's log, with the hour that happens twice."""
+    """Return a night of the worker's log, including the hour that happens twice."""
     lines = list[str]()
     for n in range(170):
         minute = (30 + n // 2) % 60

@@ -73,7 +73,7 @@ class Meter:
     rates: Rates
 
     def call(self, same: int, tokens: int, call: Call) -> float:
-        """Return the bill for *tokens*, of which the first *same* equal the previous request."""
+        """Return the bill for *tokens* if the first *same* equal the previous request."""
         is_cold = call.pause is None or call.pause > self.rates.lifetime
         read = 0 if is_cold else same
         rates = self.rates
@@ -136,7 +136,7 @@ class Bills(NamedTuple):
 
 
 def bill_sizes(session: Sizes, rates: Rates, decide: Decide) -> Bills:
-    """Return the bills of a session of which only sizes are known."""
+    """Return the bills of a session whose text is unknown."""
     meter, bills, compactions = Meter(rates), list[float](), 0
     shown = unedited = session.fixed
     floor = 0
@@ -341,7 +341,7 @@ ORACLES = (DEFAULT_GOAL, 30_000)
 
 
 def print_traces() -> None:
-    """Print the bills of sessions of which only sizes and times are known."""
+    """Print the bills of sessions with known sizes and times but no text."""
     sessions = [undo_compactions(trace) for trace in load_traces()]
     if not sessions:
         return
