@@ -1,6 +1,7 @@
 """Simulation of a fleet of gateways: many sessions, many replicas that die, and one database.
 
-python -m benchmarks.scale_fleet [--terms TERMS.json] [--sessions N] [--routing session|any] ...
+python -m benchmarks.scale_fleet [--terms TERMS.json] [--sessions N] [--replicas N] [--seconds S]
+    [--routing session|any] ...
 
 A discrete-event model. `python -m benchmarks.scale` measures the costs of turns, database calls and
 compactions. The times of models, tools and restarts are options. Each seed gives the same run.
@@ -223,7 +224,6 @@ class Run:
         )
 
     def _ask(self, now, place, session):
-        """Request a summary, or queue until the process can wait for one more."""
         if self._summaries[place] >= self.fleet.model_waits:
             self._queued[place].append(session)
             self._count(now, "summaries_queued")

@@ -2,12 +2,11 @@
 
 python -m benchmarks.soak [seconds, by default 600] [agents at once, by default 8]
 
-Agents run sessions of tool calls through a gateway in its own process, in two APIs, streaming or
-not. Each session is longer than its window, which the gateway knows for three in four. The upstream
-checks every request by its provider's rules, counts tokens in its own way and refuses longer ones.
-At random it fails, is slow, breaks off or is overloaded. Agents retry, rewind and disconnect. The
-gateway may take a minute to decide: on a busy machine it would otherwise forward requests
-unchanged, with hidden results. The exit code is 1 if anything was found.
+Agents run sessions of tool calls through a gateway process, in two APIs, streaming or not. Each
+session exceeds its window, known to the gateway for three in four. The upstream checks requests by
+its provider's rules, counts tokens its own way, refuses longer ones, and at random fails, is slow,
+breaks off or is overloaded. Agents retry, rewind and disconnect. The gateway may take a minute to
+decide, or a busy machine would pass on hidden results. Exit code 1 if anything is wrong.
 """
 
 import http.client

@@ -1,9 +1,8 @@
-"""Billed tokens per estimated token by model family: `python -m benchmarks.tokens_prior
-[DATASETS]`.
+"""Billed tokens per estimated token by model: `python -m benchmarks.tokens_prior [DATASETS]`.
 
 Recorded sessions whose calls report usage are split in half by a hash of their names. One half
-gives a family's ratio. The table shows for both halves the error of the estimate, alone and times
-the prior that Refold ships (`refold.tokens.model_table.prior_of`).
+gives the ratio of a family of models. The table shows for both halves the error of the estimate,
+alone and times the prior that Refold ships (`refold.tokens.model_table.prior_of`).
 
 If a recording holds whole requests, their tokens are compared with those billed. If the system
 prompt and tools are missing, the growth between the first and the last report of a stretch is

@@ -20,7 +20,7 @@ Call = tuple[str, dict[str, Any]]
 
 
 def session() -> list[Entry]:
-    """Return the whole session: 413 messages in Anthropic Messages form, the same on every machine."""
+    """Return the whole session: 413 Anthropic messages, the same on every machine."""
     return list(_Teller().tell())
 
 

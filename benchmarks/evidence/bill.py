@@ -1,5 +1,4 @@
-"""Bills of sessions with a prompt cache under several policies: `python -m benchmarks.evidence
-bill`.
+"""Bills of sessions with a prompt cache by policy: `python -m benchmarks.evidence bill`.
 
 The unit is the price of a token of plain input: a cache write costs 1.25, a cache read r, an output
 token 5. Policies see what a gateway would see. The oracle also knows the future calls.

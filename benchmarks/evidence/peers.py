@@ -23,14 +23,12 @@ QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENHANDS_SUPPRESS_BANNER": "1
 
 
 def peers_python() -> Path:
-    """Return the interpreter of the peers' environment: REFOLD_PEERS, or the one of `make
-    evidence`."""
+    """Return the peers' interpreter: REFOLD_PEERS, or the one of `make evidence`."""
     return Path(os.environ.get("REFOLD_PEERS", ROOT / ".bench-evidence" / "bin" / "python"))
 
 
 def openhands_python() -> Path:
-    """Return the interpreter with OpenHands' SDK, which needs a newer Python: that of `make
-    adapters`."""
+    """Return the interpreter of OpenHands' SDK, which needs a newer Python: see `make adapters`."""
     root = Path(os.environ.get("REFOLD_ADAPTERS", ROOT / ".adapters"))
     return root / "openhands" / "bin" / "python"
 

@@ -73,8 +73,8 @@ def text_of(message: AnyMessage) -> str:
 
 
 def beginnings(size: int) -> Callable[[list[AnyMessage]], str]:
-    """Summarise mechanically: the beginning of each message, cut to equal length, as many of the
-    newest as fit."""
+    """Return a mechanical summarizer: the beginning of each message, cut to equal length, as many
+    of the newest as fit."""
 
     def summarize(messages: list[AnyMessage]) -> str:
         each = max(80, size // max(1, len(messages)))
@@ -85,7 +85,7 @@ def beginnings(size: int) -> Callable[[list[AnyMessage]], str]:
 
 
 def langchain_summary(window: int, keep: tuple[str, int]) -> Compact:
-    """LangChain's summarization, with a mechanical summarizer of a tenth of what is left."""
+    """Return LangChain's summarization, with a mechanical summarizer of a tenth of what is left."""
     middleware = SummarizationMiddleware(
         MODEL, trigger=("tokens", window), keep=keep, summarizer=beginnings(4 * window // 20)
     )
@@ -102,7 +102,7 @@ def langchain_summary(window: int, keep: tuple[str, int]) -> Compact:
 
 
 def langchain_editing(edit: ClearToolUsesEdit) -> Compact:
-    """LangChain's context editing."""
+    """Return LangChain's context editing."""
     middleware = ContextEditingMiddleware(edits=[edit])
 
     def compact(messages: list[Chat]) -> list[Chat]:
@@ -164,7 +164,7 @@ def chat_messages(history: list[ModelMessage]) -> list[Chat]:
 
 
 def pydantic(window: int, strategy: Any) -> Compact:
-    """A strategy of pydantic-ai-harness, which rewrites the history beyond the window."""
+    """Return a strategy of pydantic-ai-harness, which rewrites the history beyond the window."""
     context = RunContext(deps=None, model=TestModel(), usage=RunUsage())
 
     def compact(messages: list[Chat]) -> list[Chat]:
@@ -177,7 +177,7 @@ def pydantic(window: int, strategy: Any) -> Compact:
 
 
 def cliff(window: int) -> Compact:
-    """CliffCompaction: the text of all turns in full, results only if they are short."""
+    """Return CliffCompaction: the text of all turns in full, results only if they are short."""
     engine = Engine(Config(threshold_tokens=window))
     dialect = openai_chat.DIALECT
     return lambda messages: engine.prepare({"messages": messages}, dialect).outgoing_body()[
@@ -186,8 +186,8 @@ def cliff(window: int) -> Compact:
 
 
 def headroom(window: int) -> Compact:
-    """Headroom's compression of single messages beyond the window, without its model, which it
-    would download."""
+    """Return Headroom's compression of single messages beyond the window, without its model, which
+    it would download."""
 
     def compact(messages: list[Chat]) -> list[Chat]:
         if sum(len(json.dumps(message, ensure_ascii=False)) for message in messages) < 4 * window:
@@ -198,7 +198,7 @@ def headroom(window: int) -> Compact:
 
 
 def first_refold(window: int) -> Compact:
-    """Refold 0.1, which this environment has installed: half of its summary is a list of names."""
+    """Return Refold 0.1 of this environment: half of its summary is a list of names."""
     budget = refold.Budget(window, window // 2)
     compact = refold.Compactor(refold.default_strategies(window // 2), budget)
     return lambda messages: compact({"messages": messages}).payload["messages"]

@@ -111,7 +111,7 @@ def compacting(
 
 
 def down_to(share: float) -> MakePolicy:
-    """Refold with default strategies, down to a share of the window."""
+    """Return Refold with default strategies, down to a share of the window."""
 
     def make(session: Session, window: int) -> Policy:
         target = int(share * window)
@@ -121,7 +121,7 @@ def down_to(share: float) -> MakePolicy:
 
 
 def summary_of_lines(order: str) -> MakePolicy:
-    """A summary of plain lines, before the same tail as a summary of selected lines."""
+    """Return a summary of plain lines, before the same tail as a summary of selected lines."""
 
     def make(session: Session, window: int) -> Policy:
         strategy = SummarizeTo(session.fixed + window // 2, summarizer=SomeLines(order))
@@ -131,12 +131,12 @@ def summary_of_lines(order: str) -> MakePolicy:
 
 
 def clear_results(session: Session, window: int) -> Policy:
-    """Stubs for old tool results, the oldest first."""
+    """Return a policy that shows stubs for old tool results, the oldest first."""
     return compacting([ClearToolResults(keep=4)], session, window)
 
 
 def opencode_prune(_: Session, window: int) -> Policy:
-    """OpenCode's pruning at every call, with its limits for 200,000 tokens scaled to the window."""
+    """Return OpenCode's pruning at each call, its limits scaled from 200,000 tokens to the window."""
     scaled = Limits(prune_protect=window // 5, prune_minimum=window // 10)
     compact = Compactor([prune(scaled)], EVERY_ROUND, count=counted)
     return lambda body, _: compact(body).messages
