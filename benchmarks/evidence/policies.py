@@ -136,7 +136,7 @@ def clear_results(session: Session, window: int) -> Policy:
 
 
 def opencode_prune(_: Session, window: int) -> Policy:
-    """Return OpenCode's pruning at each call, its limits scaled from 200,000 tokens to the window."""
+    """Return OpenCode's pruning at each call, its limits scaled from 200,000 tokens to *window*."""
     scaled = Limits(prune_protect=window // 5, prune_minimum=window // 10)
     compact = Compactor([prune(scaled)], EVERY_ROUND, count=counted)
     return lambda body, _: compact(body).messages
