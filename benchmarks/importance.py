@@ -38,7 +38,7 @@ ROOMS = (0.2, 0.4, 0.6)
 CHOSEN, OTHER = "The sessions on which the weights were chosen", "The other sessions"
 WORD = re.compile(r"\w{2,}")
 SIZE = 128
-"""Length of the vectors of `hashed`."""
+"""Length of the vectors of `embed_by_hash`."""
 
 
 def embed_by_hash(texts: Sequence[str]) -> list[list[float]]:

@@ -1,6 +1,6 @@
 """Compaction in layers against truncation and plain summaries.
 
-Tokens, seconds per call, cost, integrity. Layer 1 is `cleared`, 2 `kept.ours`, from `TRIGGER` on.
+Tokens, seconds per call, cost, integrity. Layer 1: `clear_strategies`; layer 2: `kept.ours`.
 A plain summary has the trigger and the tail of layer 2, truncation as many tokens.
 
 python -m benchmarks.layers [datasets, by default ../shared/datasets or $REFOLD_SHARED/datasets]
