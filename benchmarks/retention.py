@@ -48,8 +48,8 @@ from refold.text.plain import fold, readable_text
 POINTS = 2
 """Number of compactions per session, each from scratch."""
 SENT = 0.25
-"""Tokens of the compacted request as a share of the session so far; for chats the smaller budget of
-the other benchmark."""
+"""Tokens of the compacted request as a share of the session so far; for chats the middle budget
+of `benchmarks.questions`."""
 TAIL, PINS = 0.4, 0.25
 """Shares of these for the tail and for the scorer's choice; the rest is for the summary."""
 NEARNESS = Nearness(embed_by_hash, "hashed words")
