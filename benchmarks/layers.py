@@ -58,7 +58,7 @@ SESSIONS = 6
 """Maximum number of sessions per dataset, the longest ones."""
 SPEED = Speed()
 
-AS_IT_IS, LAYER_1, LAYER_2 = (
+UNCOMPACTED, LAYER_1, LAYER_2 = (
     "as it is",
     "layer 1: local and clearing",
     "layer 2: and the rule summary",
@@ -110,7 +110,7 @@ def policies(recording: Recording) -> dict[str, Policy]:
     due = TRIGGER, TRIGGER * TARGET
     plain = [Summarize(0.3, caps[0], Plain())]
     return {
-        AS_IT_IS: Policy(),
+        UNCOMPACTED: Policy(),
         EVERY_ROUND: Policy([ClearAllBut(4)], always=True),
         LAYER_1: Policy(clear_strategies(), *due),
         LAYER_2: Policy(strategies, *due),
@@ -270,7 +270,7 @@ def integrity(scores: Mapping[str, Score]) -> tuple[float, float]:
     )
 
 
-def one_call(name: str, runs: Mapping[str, Run], seconds: Taken) -> str:
+def format_call_table(name: str, runs: Mapping[str, Run], seconds: Taken) -> str:
     """Return a table of tokens, latency, cost and integrity of a call, as means over all points."""
     rows = []
     for policy, run in runs.items():
@@ -298,7 +298,7 @@ def one_call(name: str, runs: Mapping[str, Run], seconds: Taken) -> str:
     return table([*head, "visible: " + " / ".join(KINDS)], rows)
 
 
-def whole_session(runs: Mapping[str, Run]) -> str:
+def format_session_table(runs: Mapping[str, Run]) -> str:
     """Return a table of tokens, cost and artifact recall of all calls."""
     rows = [
         [
@@ -345,12 +345,10 @@ def jobs_of(recordings: Sequence[Recording]) -> list[Job]:
 
 def report(name: str, many: int, runs: Mapping[str, Run], seconds: Taken) -> str:
     """Return the two tables of a dataset."""
-    full = runs[AS_IT_IS]
+    full = runs[UNCOMPACTED]
     asked = sum(score.asked for score in full.scores.values())
     sizes = f"{name}: {many} session{'s' * (many > 1)}, {full.sent.calls:,} calls, {len(full.points)} of them closely"
-    return (
-        f"{sizes}, {asked:,} questions\n\n{one_call(name, runs, seconds)}\n\n{whole_session(runs)}"
-    )
+    return f"{sizes}, {asked:,} questions\n\n{format_call_table(name, runs, seconds)}\n\n{format_session_table(runs)}"
 
 
 def measure_all(jobs: Mapping[str, Sequence[Job]]) -> dict[str, dict[str, Run]]:

@@ -155,11 +155,11 @@ def recall_for(view: View, query: str, room: int, index: Index) -> Sent:
     return Sent(texts, room - budget_left)
 
 
-DUE, AS_MANY = "rule summary, when due", "last N tokens, as many as that"
+WHEN_DUE, LAST_AT_EQUAL_TOKENS = "rule summary, when due", "last N tokens, as many as that"
 POLICIES: dict[str, LastTokens | Summary] = {
     "last N tokens": LastTokens(),
     "rule summary": Summary(),
-    DUE: Summary(target=0.9),
+    WHEN_DUE: Summary(target=0.9),
     "rule summary and recall at 10": Summary(0.4),
 }
 
@@ -184,8 +184,8 @@ def measure(job: tuple[Talk, int]) -> dict[str, Score]:
         name: sum_of(policy.requests(talk, budget), needs, budget)
         for name, policy in POLICIES.items()
     }
-    mean = scores[DUE].tokens // scores[DUE].questions
-    return {**scores, AS_MANY: sum_of(LastTokens().requests(talk, mean), needs, mean)}
+    mean = scores[WHEN_DUE].tokens // scores[WHEN_DUE].questions
+    return {**scores, LAST_AT_EQUAL_TOKENS: sum_of(LastTokens().requests(talk, mean), needs, mean)}
 
 
 def sum_of(

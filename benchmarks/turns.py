@@ -32,7 +32,7 @@ def compactor() -> refold.Compactor:
     return refold.Compactor(refold.default_strategies(), NEVER)
 
 
-def growing(size: int) -> float:
+def time_growing(size: int) -> float:
     """Measure a session that is given only new messages: 3 are appended and the payload is read."""
     history = anthropic(size + 300)
     talk = compactor().session(history[:size])
@@ -41,7 +41,7 @@ def growing(size: int) -> float:
 
 
 def growing_behind_summary(size: int) -> float:
-    """Measure as `growing`, after a summary has replaced all but the newest messages."""
+    """Measure as `time_growing`, after a summary has replaced all but the newest messages."""
     size -= size % 3  # a request ends with a result
     history = anthropic(size + 300)
     compact = compactor()
@@ -52,14 +52,14 @@ def growing_behind_summary(size: int) -> float:
     return _median(lambda: talk.append(*history[(at := next(steps)) : at + 3]).payload, 100)
 
 
-def resent(size: int) -> float:
+def time_resent(size: int) -> float:
     """Measure the whole list sent again with 3 more messages: the same objects, as an agent loop
     sends them."""
     return _resent(size, lambda history: history)
 
 
 def resent_copies(size: int) -> float:
-    """Measure as `resent` with a new object for every message, as parsed from a request."""
+    """Measure as `time_resent` with a new object for every message, as parsed from a request."""
     return _resent(size, lambda history: json.loads(json.dumps(history)))
 
 
@@ -72,7 +72,7 @@ def _resent(size: int, given: Callable[[list[Any]], list[Any]]) -> float:
     return statistics.median(taken)
 
 
-def cold(size: int) -> float:
+def time_cold(size: int) -> float:
     """Measure a history that was never seen before: decoded, hashed and counted from its
     beginning."""
     history = anthropic(size)
@@ -126,11 +126,11 @@ def peers() -> Callable[[], Figures]:
 def ours() -> Figures:
     """Return the figures of Refold."""
     runs = {
-        "refold, growing session": growing,
+        "refold, growing session": time_growing,
         "refold, growing session behind a summary": growing_behind_summary,
-        "refold, whole list resent, same objects": resent,
+        "refold, whole list resent, same objects": time_resent,
         "refold, whole list resent, fresh objects": resent_copies,
-        "refold, never seen before": cold,
+        "refold, never seen before": time_cold,
     }
     return {name: [run(size) for size in SIZES] for name, run in runs.items()}
 

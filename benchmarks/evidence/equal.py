@@ -9,7 +9,7 @@ NEAR = 0.03
 """Relative difference in tokens that is allowed."""
 
 
-def send_as_many(
+def match_sent_tokens(
     run: Callable[[float], Result], sent: Callable[[Result], int], wanted: int
 ) -> Result:
     """Return the run whose tokens are nearest to *wanted*.

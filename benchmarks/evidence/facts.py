@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from benchmarks.evidence.equal import send_as_many
+from benchmarks.evidence.equal import match_sent_tokens
 from benchmarks.evidence.peers import all_policies
 from benchmarks.evidence.policies import MakePolicy, Sliding
 from benchmarks.evidence.sessions import Session, datasets
@@ -118,7 +118,7 @@ def measure(job: tuple[Sequence[Talk], str, int]) -> Score:
             total += score(talk, make, int(2 * target * factor))
         return total
 
-    return send_as_many(run, lambda total: total.tokens, target * len(talks))
+    return match_sent_tokens(run, lambda total: total.tokens, target * len(talks))
 
 
 def rows(totals: dict[str, Score]) -> Iterator[list[str]]:

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import accumulate, product
 from typing import NamedTuple
 
-from benchmarks.evidence.equal import send_as_many
+from benchmarks.evidence.equal import match_sent_tokens
 from benchmarks.evidence.items import COUNTED, LABELLED, Items, plain, read_items
 from benchmarks.evidence.needs import iter_blocks, read_arguments
 from benchmarks.evidence.peers import all_policies
@@ -86,7 +86,7 @@ def base_name(path: str) -> str:
     return slash(path).rpartition("/")[2]
 
 
-def tails_of(path: str) -> list[str]:
+def path_suffixes(path: str) -> list[str]:
     """Return a path and its suffixes of at least two components, longest first."""
     path = slash(path)
     pieces = path.strip("/").split("/")
@@ -95,7 +95,7 @@ def tails_of(path: str) -> list[str]:
 
 def names_path(text: str, path: str) -> bool:
     """Return whether a text names a file by its path or by at least its last two components."""
-    return any(find_tail(text, tail) >= 0 for tail in tails_of(path))
+    return any(find_tail(text, tail) >= 0 for tail in path_suffixes(path))
 
 
 def find_tail(text: str, tail: str) -> int:
@@ -134,7 +134,7 @@ class Shown:
     def has_state(self, path: str) -> bool:
         """Return whether a line, the heading above it or the call itself says that a file was
         changed."""
-        tails = [*tails_of(path), base_name(path)]
+        tails = [*path_suffixes(path), base_name(path)]
         for text in self.calls:
             if any(find_tail(text, tail) >= 0 for tail in tails):
                 return True
@@ -212,7 +212,7 @@ def measure(job: tuple[Sequence[Session], str, int]) -> Replayed:
         sent = (count_sent(s, make, window) for s, window in zip(sessions, windows, strict=True))
         return sum(sent), factor
 
-    tokens, factor = send_as_many(count, lambda run: run[0], wanted)
+    tokens, factor = match_sent_tokens(count, lambda run: run[0], wanted)
     counts = dict[int, Counts]()
     for session in sessions:
         for point, shown in replay_points(session, make, factor):

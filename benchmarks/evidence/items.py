@@ -61,7 +61,7 @@ ANNOUNCED = re.compile(
     r"(?:now|next|then|let me|let's|i'll|i will|i need to|i'm going to|接下来|现在|下一步|让我|我来)",
     re.IGNORECASE,
 )
-HERE_TEXT = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?([^\n]*)\n.*?^\1$", re.DOTALL | re.MULTILINE)
+HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?([^\n]*)\n.*?^\1$", re.DOTALL | re.MULTILINE)
 """A here-document, whose contents are not part of the command."""
 MOST_TEXT = 20_000
 """Characters at the end of an output that are searched for figures."""
@@ -167,7 +167,7 @@ def iter_changes(fields: Mapping[str, Any], command: str) -> Iterator[tuple[str,
     for text in fields.values():
         if isinstance(text, str) and "*** Begin Patch" in text:
             yield from ((match[2], match[1] != "Delete") for match in PATCHED.finditer(text))
-    head = HERE_TEXT.sub(r"\2", command)
+    head = HEREDOC.sub(r"\2", command)
     for match in REDIRECTED.finditer(head):
         yield match[2], True
     for match in IN_PLACE.finditer(head):

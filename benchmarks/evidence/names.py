@@ -5,7 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from statistics import fmean
 from typing import NamedTuple
 
-from benchmarks.evidence.equal import send_as_many
+from benchmarks.evidence.equal import match_sent_tokens
 from benchmarks.evidence.peers import all_policies
 from benchmarks.evidence.policies import DEPTHS, REFERENCE
 from benchmarks.evidence.replay import count_sent, replay
@@ -80,7 +80,7 @@ def measure(job: tuple[Sequence[Session], str, int, int]) -> Measured:
     def count(factor: float) -> tuple[int, float]:
         return sum(count_sent(s, make, int(factor * window)) for s in sessions), factor
 
-    _, factor = send_as_many(count, lambda run: run[0], wanted) if wanted else (0, 1.0)
+    _, factor = match_sent_tokens(count, lambda run: run[0], wanted) if wanted else (0, 1.0)
     total = Score()
     for session in sessions:
         total += replay(session, make, int(factor * window))

@@ -8,12 +8,12 @@ from benchmarks import goals, kept, layers
 from benchmarks.baselines import Extract, Plain, beginnings, sentences, typical
 from benchmarks.billing import PRICES, Bill, Meter, common
 from benchmarks.layers import (
-    AS_IT_IS,
     EVERY_ROUND,
     LAYER_1,
     LAYER_2,
     PROSE,
     TRUNCATED,
+    UNCOMPACTED,
     Job,
     Policy,
     Run,
@@ -102,7 +102,7 @@ def test_the_table_has_tokens_seconds_cost_and_integrity_of_each_layer(runs):
     and after each layer; tokens and cost fall from layer to layer, and nothing of the seed's is in it."""
     seconds = layers.latency({"small": runs}, FAST)
     text = layers.report("small", 1, runs, seconds)
-    for name in (AS_IT_IS, EVERY_ROUND, LAYER_1, LAYER_2, TRUNCATED, *PROSE):
+    for name in (UNCOMPACTED, EVERY_ROUND, LAYER_1, LAYER_2, TRUNCATED, *PROSE):
         tokens, took, cents, visibly, findable = cells(text, name)[:5]
         assert int(tokens.replace(",", "")) > 500
         assert len([float(figure) for figure in took.split(" / ")]) == 2
@@ -113,11 +113,11 @@ def test_the_table_has_tokens_seconds_cost_and_integrity_of_each_layer(runs):
         "s",
         "cents",
     ]
-    tokens = [runs[name].sent.tokens for name in (AS_IT_IS, LAYER_1, LAYER_2)]
+    tokens = [runs[name].sent.tokens for name in (UNCOMPACTED, LAYER_1, LAYER_2)]
     assert all(longer > shorter for longer, shorter in pairwise(tokens)), tokens
-    dollars = [runs[name].bill.plain for name in (AS_IT_IS, LAYER_1, LAYER_2)]
+    dollars = [runs[name].bill.plain for name in (UNCOMPACTED, LAYER_1, LAYER_2)]
     assert all(dearer > cheaper for dearer, cheaper in pairwise(dollars))
-    assert visible(runs[AS_IT_IS]) == 1.0
+    assert visible(runs[UNCOMPACTED]) == 1.0
 
 
 def test_truncation_and_plain_summaries_keep_less_than_layer_2(runs):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.evidence.chat import iter_chat
-from benchmarks.evidence.equal import NEAR, send_as_many
+from benchmarks.evidence.equal import NEAR, match_sent_tokens
 from benchmarks.evidence.peers import Worker
 from benchmarks.evidence.visible import Score, has_violation
 from hypothesis import given
@@ -25,12 +25,12 @@ SESSION = [
 
 @given(st.integers(1_000, 100_000), st.floats(0.3, 3))
 def test_a_peer_that_sends_in_proportion_to_its_window_reaches_the_wanted_tokens(wanted, share):
-    sent = send_as_many(lambda factor: int(factor * share * wanted), int, wanted)
+    sent = match_sent_tokens(lambda factor: int(factor * share * wanted), int, wanted)
     assert abs(sent / wanted - 1) <= NEAR
 
 
 def test_a_peer_that_cannot_send_less_keeps_the_nearest_run():
-    assert send_as_many(lambda factor: max(900, int(800 * factor)), int, 500) == 900
+    assert match_sent_tokens(lambda factor: max(900, int(800 * factor)), int, 500) == 900
 
 
 def test_messages_round_trip_through_the_chat_completions_format():
