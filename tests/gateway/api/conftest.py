@@ -1,4 +1,4 @@
-"""A gateway to ask."""
+"""A gateway fixture for the API tests."""
 
 import pytest
 

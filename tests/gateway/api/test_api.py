@@ -1,4 +1,4 @@
-"""What `/refold/api` does, asked over HTTP of a real gateway before a scripted provider."""
+"""`/refold/api` over HTTP: a real gateway in front of a scripted provider."""
 
 import asyncio
 import json
@@ -37,13 +37,13 @@ from tests.support.raw_http import eventually
 
 LONG = chat_request(40)
 LONGER = chat_request(80)
-"""With more files than a summary has room to name."""
+"""A request with more files than a summary has room to name."""
 MESSAGES = LONG["messages"][1:]
 
 
 @pytest.fixture(scope="module")
 def still():
-    """For tests that change nothing."""
+    """A gateway for tests that change nothing."""
     with serve_api() as here:
         yield here
 
@@ -141,7 +141,8 @@ def test_history_lists_edits_and_attempts_and_quotes_text_only_in_summaries(at: 
 
 
 def test_history_of_a_clipped_result_does_not_include_the_kept_text(at: ApiGateway) -> None:
-    """A clipped result shows its beginning and its end, which were said: of its edit only our words are told."""
+    """A clipped result still shows its beginning and end, so its edit lists only the words that
+    Refold inserted."""
     body = chat_request(1, "large")
     body["messages"][-1]["content"] = f"{SECRET}\n" + "line of a log\n" * 20_000
     at.say(body)
@@ -172,7 +173,7 @@ def test_saved_dollars_of_a_session_match_the_ledger() -> None:
 
 
 def test_only_the_requested_sessions_are_read_from_the_ledger() -> None:
-    """Neither the whole ledger of attempts nor the whole net ledger is read for one session or one page."""
+    """Neither the attempts nor the net ledger is read whole for one session or one page."""
     with serve_api(record="1d") as at:
         at.say(LONG)
         at.say(chat_request(2), authorization="Bearer sk-client-2")
@@ -213,7 +214,7 @@ def test_hidden_text_can_be_read_if_transcripts_are_recorded() -> None:
 
 
 def bodies() -> dict[str, tuple[str, dict]]:
-    """One conversation in four APIs: a task, files read, thoughts on the way."""
+    """One conversation in four APIs: a task, file reads and interleaved thinking."""
     text = [f"{SECRET} {i} " + "text " * 120 for i in range(12)]
     chats = [{"role": "user", "content": "Find the bug."}]
     claude = list(chats)
@@ -285,7 +286,8 @@ FIELDS = {
 
 @pytest.mark.parametrize("api", FIELDS)
 def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: ApiGateway, api: str) -> None:
-    """In each API, out of memory alone: no history is sent along, and nothing of it is answered."""
+    """In each API from memory alone: the caller sends no history, and no operation sends it
+    back."""
     path, body = bodies()[api]
     at.say(body, path)
     assert json.loads(at.upstream.received[-1].body) == body
@@ -330,7 +332,7 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: ApiGateway,
 
 
 def test_a_preview_that_includes_the_request_returns_the_compacted_request(at: ApiGateway) -> None:
-    """The conversation is found by the client's headers, also before its first request."""
+    """The client's headers identify the conversation, also before its first request."""
     answer = at.post("preview", request=LONGER, headers=KEY, to=2_000).json()
     assert answer["request"]["model"] == "local" and len(answer["request"]["messages"]) < len(
         LONGER["messages"]
@@ -363,7 +365,8 @@ def test_previews_of_a_posted_and_of_a_remembered_request_are_equal(at: ApiGatew
 
 
 def test_a_preview_reaches_its_own_token_goal_with_a_summary(at: ApiGateway) -> None:
-    """The summary was made for the gateway's target: it hid three messages, and all results went."""
+    """The cached summary was made for the gateway's target: it hid only three messages, so all
+    results were cleared."""
     at.say(LONG)
     preview = at.post("preview", session=at.session(), to=2_500).json()
     (edit,) = preview["edits"]
@@ -386,7 +389,7 @@ def test_a_summary_can_be_amended(at: ApiGateway) -> None:
 
 
 def test_the_summary_of_a_range_is_made_and_booked_once(at: ApiGateway) -> None:
-    """It was summed up again and again, five times, until nothing was left to leave out."""
+    """It used to be summarised five times, until nothing was left to hide."""
     at.say(chat_request(12))
     session = at.session()
     asked = {"session": session, "start": 1, "stop": 21, "strategies": ["summary"]}
@@ -416,7 +419,8 @@ def test_the_summary_of_a_range_has_at_most_about_a_quarter_of_its_tokens(at: Ap
 
 
 def test_concurrent_requests_accept_a_preview_only_once(at: ApiGateway) -> None:
-    """Four of six were told that they had, and the ledger had four rows."""
+    """Previously four of six requests were told that they had accepted it, and the ledger got four
+    rows."""
     at.say(chat_request(10))
     session = at.session()
     name = at.post("preview", session=session, to=500).json()["preview"]
@@ -432,7 +436,7 @@ def test_concurrent_requests_accept_a_preview_only_once(at: ApiGateway) -> None:
 def test_a_preview_can_be_accepted_again_after_a_store_failure(
     at: ApiGateway, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Why it could not is in the log."""
+    """The reason for the failure is in the log."""
     at.say(chat_request(10))
     name = at.post("preview", session=at.session(), to=500).json()["preview"]
     store = at.served.gateway.pipeline.store
@@ -454,7 +458,7 @@ def test_a_preview_can_be_accepted_again_after_a_store_failure(
 def test_revert_reports_whether_the_next_request_fits_without_the_edits(
     at: ApiGateway, steps: int, fits: bool
 ) -> None:
-    """What does not fit is compacted again: its size was announced all the same."""
+    """A request that does not fit is compacted again, yet its full size used to be announced."""
     at.say(chat_request(steps))
     session = at.session()
     if fits:
@@ -494,7 +498,7 @@ def test_a_preview_calls_a_model_whose_circuit_breaker_is_open() -> None:
 
 
 def test_thinking_received_between_preview_and_accept_loses_its_signature(at: ApiGateway) -> None:
-    """AN-7: it was thought of the conversation without the edits."""
+    """AN-7: the thinking was made for the conversation without the edits."""
     path, body = bodies()["anthropic"]
     at.say(body, path)
     preview = at.post("preview", session=at.session(), to=600).json()
@@ -516,7 +520,8 @@ def test_thinking_received_between_preview_and_accept_loses_its_signature(at: Ap
 
 
 def test_accepting_a_part_that_clears_middle_thinking_clears_later_thinking_too() -> None:
-    """AN-10: only the oldest may go alone; the provider refused the next request."""
+    """AN-10: only the oldest thinking may be cleared alone. The provider used to refuse the next
+    request."""
     messages = [{"role": "user", "content": "Go on."}]
     for n in range(5):
         thought = {"type": "thinking", "thinking": "hm " * 60, "signature": f"sig{n}"}
@@ -537,7 +542,8 @@ def test_accepting_a_part_that_clears_middle_thinking_clears_later_thinking_too(
 
 
 def test_an_answer_in_flight_while_edits_change_by_hand_loses_its_signature(at: ApiGateway) -> None:
-    """AN-7: it was on its way when edits were accepted or undone; the provider had to refuse it first."""
+    """AN-7: the answer was on its way when edits were accepted or undone. Previously only the
+    provider's refusal removed its signature."""
     path, body = bodies()["anthropic"]
     messages = list(body["messages"])
 
@@ -564,8 +570,8 @@ def test_an_answer_in_flight_while_edits_change_by_hand_loses_its_signature(at: 
 def test_a_process_can_revert_edits_it_accepted_on_another_process_s_history(
     tmp_path: Path,
 ) -> None:
-    """Its own latest request took the place of the session's: the edit was of a history that no
-    operation looked at."""
+    """The process's own latest request used to replace the session's, so the edit belonged to a
+    history that no operation looked at."""
     with ScriptedProvider(answer_briefly) as upstream:
         config = replace(build_config(upstream, "1d"), store=str(tmp_path / "refold.db"))
         with (
@@ -591,7 +597,8 @@ def test_a_process_can_revert_edits_it_accepted_on_another_process_s_history(
 
 
 def test_reverted_edits_are_not_made_again_for_the_same_history(at: ApiGateway) -> None:
-    """Decisions about single results go too: a client that rewrites its beginning gets what was said."""
+    """This includes edits of single results: a client that rewrites its beginning gets the original
+    text."""
     body = chat_request(12, "large")
     body["messages"][3]["content"] = "x" * 60_000
     at.say(body)
@@ -642,7 +649,8 @@ IMAGES = {
 
 @pytest.mark.parametrize("api", FIELDS)
 def test_a_session_with_images_can_be_compacted_restored_and_reverted(api: str) -> None:
-    """The bytes of images are not kept: operations asked for the request, which a page has not."""
+    """The bytes of images are not kept. Operations used to ask for the request, which the web page
+    does not have."""
     path, body = bodies()[api]
     parts = "parts" if api == "gemini" else "content"
     for at_end in (False, True):
@@ -681,7 +689,7 @@ def test_nothing_is_answered_without_the_token(still: ApiGateway, operation, hea
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_the_authorization_scheme_is_case_insensitive(still: ApiGateway, scheme: str) -> None:
-    """RFC 9110, 11.1."""
+    """RFC 9110, section 11.1."""
     answer = still.client.get(
         "/refold/api/sessions", headers={"authorization": f"{scheme} {TOKEN}"}
     )
@@ -838,7 +846,8 @@ def test_a_busy_conversation_is_answered_with_409() -> None:
 def test_a_failing_store_is_answered_with_503_without_details(
     at: ApiGateway, name: str, caplog
 ) -> None:
-    """Whichever operation asks it; `compact` told the store's address."""
+    """This holds for every operation. The error of `compact` used to contain the store's
+    address."""
     at.say(LONG)
     session = at.session()
     preview = at.post("preview", session=session, to=1_000).json()

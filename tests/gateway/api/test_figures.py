@@ -1,4 +1,5 @@
-"""Figures and words of `/refold/api`: the same from whoever they are asked, and never cut without a word."""
+"""Numbers and texts of `/refold/api`: every process returns the same, and none are truncated
+silently."""
 
 import json
 import logging
@@ -45,7 +46,7 @@ RATES = Rates(input=2.0, output=9.0, read=0.2, write=2.5)
 
 
 class Fleet:
-    """Gateways with one store in a file, each of which may be started anew."""
+    """Gateways that share one store file. Each can be restarted."""
 
     def __init__(self, folder: Path, upstream: ScriptedProvider, stack: ExitStack) -> None:
         self._config = replace(
@@ -55,7 +56,7 @@ class Fleet:
         self.books, self.running = Path(f"{self._config.store}.ledger"), {}
 
     def at(self, name: int) -> ApiGateway:
-        """The gateway of this name, started where it does not run."""
+        """Return the gateway of this name, starting it if it is not running."""
         if name not in self.running:
             served = self._stack.enter_context(Serving(create_gateway(self._config)))
             client = self._stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
@@ -63,13 +64,14 @@ class Fleet:
         return self.running[name]
 
     def stop(self, name: int) -> None:
-        """End a gateway as its process manager would; what it has not booked yet, it books."""
+        """Stop a gateway as its process manager would. It writes its unsaved entries to the
+        ledger."""
         if place := self.running.pop(name, None):
             place.served.__exit__(None, None, None)
 
 
 def read_books(books: Path) -> dict[str, tuple[int, int, int]]:
-    """Calls, tokens and picodollars saved of each session, out of the database itself."""
+    """Read each session's calls, tokens and picodollars saved directly from the database."""
     would = "would_fresh + would_read + would_written - fresh - read - written"
     money = "would_cost - refetch_cost - summary_cost - cost_fresh - cost_read - cost_written - cost_output"
     query = (
@@ -95,8 +97,9 @@ STEPS = st.lists(
 def test_f16_figures_match_the_store_after_any_sequence_of_restarts(
     tmp_path_factory, steps
 ) -> None:
-    """Law: over any requests, restarts and processes, what the page asks for is what `refold report` says and what
-    SQL finds in the store. After a restart the page said that no request had come, with $5.06 saved in the store."""
+    """Law: after any requests, restarts and processes, the web page, `refold report` and SQL on the
+    store agree. After a restart the page used to report no requests although the store had $5.06
+    saved."""
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         fleet, lengths = Fleet(tmp_path_factory.mktemp("fleet"), upstream, stack), [0, 0, 0]
         for action, process, session in steps:
@@ -133,7 +136,7 @@ def test_f16_figures_match_the_store_after_any_sequence_of_restarts(
 
 
 def test_the_cost_of_calls_in_shadow_mode_stays_in_the_session_total(tmp_path) -> None:
-    """Its row had only what was billed since."""
+    """The session's row used to count only what was billed since."""
     paid = 0.0
     with ScriptedProvider(answer_briefly) as upstream:
         for calls, shadow in enumerate((True, False), 1):
@@ -244,8 +247,8 @@ def test_f16_remembered_and_forgotten_sessions_are_listed_page_by_page(tmp_path:
 
 
 def consistent(at: ApiGateway, session: str) -> dict:
-    """What history tells of a session, once its figures were compared with one another. Each is
-    rounded, so sums may be off by one a figure."""
+    """Return a session's figures from `history` after comparing them with one another. Each figure
+    is rounded, so a sum may be off by one for each of them."""
     history = at.get("history", session=session).json()
     figures, shown = history["session"], at.get("session", session=session).json()
     hidden = sum(edit["tokens_before"] - edit["tokens_after"] for edit in history["edits"])
@@ -270,9 +273,10 @@ def consistent(at: ApiGateway, session: str) -> dict:
 def test_f17_all_figures_on_one_screen_use_the_same_token_count(
     grows: list[int], to: int, letters: int
 ) -> None:
-    """Laws: an edit hides at most what its session has; what is accepted is what was previewed; undo gives back what was;
-    a session has what the headers of its latest answer said (B12). Whatever the provider counts: a session of 22,241
-    tokens had an edit of 23,473, a preview said 2,357, accepting it 1,999 and undoing it 2,037."""
+    """Laws: an edit hides at most the session's tokens; accept saves what the preview promised;
+    undo restores the earlier count; a session has the tokens of its latest response headers (B12).
+    This holds however the provider counts. Previously a session of 22,241 tokens had an edit of
+    23,473, a preview said 2,357, accepting it 1,999 and undoing it 2,037."""
 
     def counts(asked):
         return replace(answer_briefly(asked), usage=(len(asked.body) // letters, 20, 0))
@@ -309,7 +313,8 @@ def test_f17_all_figures_on_one_screen_use_the_same_token_count(
 
 
 def test_a_failure_before_its_session_is_known_is_counted_too() -> None:
-    """The page had none while /metrics had some: those that came too late to find their session."""
+    """The page listed no failure while /metrics counted those that came before their session was
+    found."""
     with serve_api(decide_timeout_seconds=0.01) as at:
         assert at.say(chat_request(4_000)).status_code == 200
         assert eventually(lambda: at.get("overview").json()["totals"]["calls"] == 1)
@@ -321,7 +326,7 @@ def test_a_failure_before_its_session_is_known_is_counted_too() -> None:
 
 
 def test_b12_api_token_counts_equal_those_in_the_response_headers() -> None:
-    """They had 39,273 tokens for a model of 20,000, by our own count; the headers 27,995."""
+    """The API used its own count, 39,273 tokens for a model of 20,000. The headers had 27,995."""
 
     def counts(asked):
         return replace(answer_briefly(asked), usage=(len(asked.body) // 6, 20, 0))
@@ -373,8 +378,8 @@ def test_f17_token_counts_of_attempts_match_the_rest_of_the_screen() -> None:
 
 
 def test_f17_a_listed_compaction_has_the_tokens_saved_by_all_its_strategies() -> None:
-    """The list beside the chart gave one that took off 118,257 tokens 4,971: those of the last of two strategies, of
-    which the second had replaced what the first made."""
+    """A compaction that saved 118,257 tokens was listed with 4,971: only those of its second
+    strategy, which had replaced the edits of the first."""
     strategies = (ClearToolResults(keep=1), Summarize(keep=2, max_tokens=400))
     with serve_api(windows={"small": Window(16_000)}, strategies=strategies, target=0.1) as at:
         for steps in range(4, 64, 3):
@@ -395,7 +400,7 @@ def test_f17_a_listed_compaction_has_the_tokens_saved_by_all_its_strategies() ->
 
 
 def read_on(at: ApiGateway, **which: str) -> str:
-    """A text of an edit from its beginning to its end."""
+    """Read a text of an edit in parts, from its beginning to its end."""
     text, offset = "", 0
     while offset is not None:
         part = at.get("edit_text", offset=offset, **which).json()
@@ -406,7 +411,7 @@ def read_on(at: ApiGateway, **which: str) -> str:
 
 
 def test_f21_hidden_text_of_any_length_can_be_read_in_parts() -> None:
-    """20,000 characters of 800,000 were shown, without a word."""
+    """Only 20,000 of 800,000 characters were shown, and the truncation was not mentioned."""
     with serve_api(record="1d") as at:
         body = chat_request(40)
         body["messages"][3]["content"] = "".join(f"line {n} 行\n" for n in range(20_000))
@@ -487,7 +492,7 @@ def test_f21_attempts_can_be_read_page_by_page(at: ApiGateway) -> None:
 
 
 class Heard(logging.Handler):
-    """Takes down every line of the log, as it would be written."""
+    """A log handler that records every line as it would be written."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__(logging.DEBUG)
@@ -507,7 +512,8 @@ _NAMES = st.lists(st.sampled_from("abcd"), min_size=2, max_size=4, unique=True)
 @settings(max_examples=examples_at_night(2, 40), deadline=None)
 @given(_NAMES, st.integers(3, 30))
 def test_no_word_of_one_conversation_is_shown_in_another(names: list[str], steps: int) -> None:
-    """Each tenant has words of its own; of no two is anything told in one answer but the list of figures."""
+    """Each tenant has its own marker words. Only the list of figures mentions more than one
+    tenant."""
     lines = list[str]()
     logging.getLogger("refold.gateway").addHandler(handler := Heard(lines))
     with serve_api() as at, closing(handler):
@@ -580,7 +586,7 @@ def test_cursor_pages_list_each_session_once_and_invalid_cursors_are_refused(
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory) -> Iterator[CallLog]:
-    """Sessions of which some were called at the same time."""
+    """Sessions, some of them with equal times of their last call."""
     with closing(open_ledger_database(str(tmp_path_factory.mktemp("log") / "refold.db"))) as base:
         with base.transaction(edits=False) as connection:
             marks = ", ".join("?" * len(ListedSession._fields))
@@ -626,7 +632,7 @@ def test_session_files_are_listed_once_among_the_sessions_with_any_paging(
 
 @pytest.fixture(scope="module")
 def many() -> Iterator[ApiGateway]:
-    """Seven sessions, three of them alike but for their names."""
+    """Seven sessions, three of them equal except for their names."""
     with serve_api(prices=RATES) as at:
         for n in range(7):
             steps = 40 if n == 3 else 1 + n // 3

@@ -1,4 +1,4 @@
-"""Sessions in clients' own files, seen and compacted through the API as by the command line."""
+"""Session files of clients, viewed and compacted through the API as through the command line."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ def file(tmp_path, monkeypatch):
 
 @pytest.fixture
 def at(file):
-    """A gateway that lists the file, and keeps texts."""
+    """A gateway that lists the file and stores texts."""
     with ScriptedProvider(answer_briefly) as upstream:
         config = replace(build_config(upstream, record="7d"), files=True)
         with (
@@ -140,7 +140,7 @@ def test_a_deleted_or_damaged_file_is_answered_with_422(at, file):
 
 
 def test_a_session_seen_by_the_gateway_and_in_a_file_is_listed_once(at, file):
-    """Its client names it in its requests as in its file."""
+    """The client uses the same session id in its requests and in its file."""
     assert at.get("overview").json()["files"] == 1
     for name in ("another", PI_SESSION):
         at.say(chat_request(2), session_id=name)
@@ -189,7 +189,7 @@ def test_a_large_or_damaged_file_is_listed_without_token_counts(at, file):
 
 
 def test_a_preview_of_over_a_thousand_edits_can_be_accepted_and_undone(tmp_path, monkeypatch):
-    """The page names each of them, however many: it was refused, and undoing took their square."""
+    """The page sends every edit id. Long lists used to be refused, and undo took quadratic time."""
     set_home(monkeypatch, tmp_path)
     write_pi_session(tmp_path, 1_010)
     with ScriptedProvider(answer_briefly) as upstream:

@@ -1,4 +1,5 @@
-"""The table of operations: what its document says is JSON Schema, and what is checked is what it says."""
+"""The table of operations: its document is valid JSON Schema, and arguments are checked exactly by
+it."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ JSON = st.recursive(
 
 
 def is_allowed(operation, value) -> bool:
-    """Does the document allow *value* as arguments?"""
+    """Return whether the document allows *value* as arguments."""
     schema = {
         "$ref": f"#/components/schemas/{operation.arguments.__name__}",
         "components": DOCUMENT["components"],
@@ -36,7 +37,7 @@ def is_allowed(operation, value) -> bool:
 
 
 def mistake(operation, value) -> str:
-    """What the gateway says is wrong with *value*; empty if nothing is."""
+    """Return the gateway's error message about *value*, or an empty string."""
     try:
         check(value, operation.arguments)
     except Problem as problem:
@@ -45,7 +46,7 @@ def mistake(operation, value) -> str:
 
 
 def field_names(schema) -> Iterator[str]:
-    """Every field that a schema knows, at any depth."""
+    """Return every field name of a schema, at any depth."""
     if isinstance(schema, dict):
         yield from schema.get("properties", {})
         for inside in schema.values():
@@ -62,7 +63,8 @@ def test_every_schema_is_valid_json_schema(name) -> None:
 
 @given(st.data())
 def test_argument_checks_agree_with_a_json_schema_validator(data) -> None:
-    """Our checks and a whole validator agree on values of all shapes, fields of the right names among them."""
+    """Our checks and a complete validator agree on values of all shapes, with and without valid
+    field names."""
     operation = data.draw(st.sampled_from(OPERATIONS))
     keys = st.sampled_from(sorted(set(field_names(SCHEMAS[operation.arguments.__name__]))))
     nested = st.recursive(
@@ -79,7 +81,7 @@ def test_argument_checks_agree_with_a_json_schema_validator(data) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 @given(data=st.data())
 def test_argument_checks_and_json_schema_agree_on_slightly_wrong_examples(operation, data) -> None:
-    """The example of an operation with one thing changed, somewhere."""
+    """Each example of an operation has one random change."""
     value = json.loads(json.dumps(operation.example))
     names = sorted(SCHEMAS[operation.arguments.__name__]["properties"])
     value[data.draw(st.sampled_from([*names, "other"]))] = data.draw(JSON)
@@ -129,7 +131,7 @@ def test_every_field_of_an_answer_is_required() -> None:
 
 
 def test_argument_types_match_the_config_fields_and_api_names() -> None:
-    """The preset's settings and the four APIs are written down a second time for their types."""
+    """Their types repeat the preset's settings and the names of the four APIs."""
     assert ConfigOverrides.__struct_fields__ == tuple(
         field.name for field in fields(CompactionConfig)
     )
@@ -139,7 +141,7 @@ def test_argument_types_match_the_config_fields_and_api_names() -> None:
 
 
 def test_integers_may_be_written_with_a_decimal_point() -> None:
-    """To JSON Schema 7.0 is an integer."""
+    """JSON Schema accepts 7.0 as an integer."""
     body = b'{"messages": [], "config": {"reserve_tokens": 7.0}}'
     assert read_arguments(body, BY_NAME["check_threshold"].arguments).config.reserve_tokens == 7
     body = b'{"request": {"temperature": 1.0}, "to": 5.0}'
@@ -198,7 +200,7 @@ def test_an_unknown_enum_value_is_refused_with_the_allowed_values(body: bytes, w
 
 
 def test_lone_surrogates_in_text_are_accepted() -> None:
-    """Programs cut texts in the middle of a character, and clients send them on."""
+    """Programs cut texts in the middle of a character, and clients send the result on."""
     assert (
         read_arguments(rb'{"text": "\ud83d"}', BY_NAME["estimate_tokens"].arguments).text
         == "\ud83d"

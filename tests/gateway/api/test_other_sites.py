@@ -1,4 +1,4 @@
-"""Pages of other web sites, in whose name a browser sends requests to programs on its machine."""
+"""Requests that web pages of other sites make a browser send to programs on its machine."""
 
 import pytest
 
@@ -14,7 +14,7 @@ BODY = b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'
 
 
 def reason(sites: OriginPolicy = LOOPBACK, **headers: str) -> str:
-    """Why a request with these headers is refused; empty if it is not."""
+    """Return why a request with these headers is refused, or an empty string."""
     named = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
     stranger = check_origin({b"host": b"localhost:8484", **named}, sites)
     return stranger.reason if stranger else ""
@@ -60,7 +60,8 @@ def test_c13_host_names_that_cannot_be_public_are_accepted(host: str) -> None:
     ],
 )
 def test_c13_a_public_host_name_is_refused_against_dns_rebinding(host: str) -> None:
-    """DNS rebinding: the page of such a site could read what a local model without a key answers."""
+    """DNS rebinding: a page of such a site could read the answers of a local model without a
+    key."""
     assert reason(host=host) == "foreign_host"
     assert (
         reason(OriginPolicy(allows_local=True, allowed_hosts=("models.example",)), host=host)
@@ -69,7 +70,8 @@ def test_c13_a_public_host_name_is_refused_against_dns_rebinding(host: str) -> N
 
 
 def test_c13_configured_host_names_are_accepted_and_off_loopback_any_name_is() -> None:
-    """A reverse proxy on the same machine passes its public name on; behind another address names are not known."""
+    """A reverse proxy on the same machine forwards its public host name. On other addresses the
+    names are unknown."""
     sites = OriginPolicy(allows_local=True, allowed_hosts=("models.example", "*.corp.example"))
     assert reason(sites, host="Models.example:443") == reason(sites, host="a.b.corp.example") == ""
     upstreams = (Upstream(name="u", url="http://127.0.0.1:9"),)
@@ -142,13 +144,15 @@ def test_c13_requests_from_pages_of_other_sites_are_refused(origin: str) -> None
 
 
 def test_c13_a_cross_site_request_without_an_origin_is_refused() -> None:
-    """An image or a form with GET; a page that was typed in; programs say nothing of the kind."""
+    """Browsers send such requests for images, GET forms and typed addresses. Other programs send no
+    Sec-Fetch headers."""
     assert reason(sec_fetch_site="cross-site") == "foreign_site"
     assert reason(sec_fetch_site="none") == reason(sec_fetch_site="same-origin") == reason() == ""
 
 
 def test_c13_origin_null_is_accepted_with_a_key_or_a_json_body() -> None:
-    """Electron with its checks off has the origin `null`, as any page may have; a key or JSON takes a preflight elsewhere."""
+    """Electron with its checks off sends the origin `null`, and any page can. A key or JSON from
+    another site needs a preflight."""
     assert (
         reason(origin="null", authorization="Bearer k")
         == reason(origin="null", x_api_key="k")
@@ -197,7 +201,8 @@ def ask(port: int, method: bytes, *headers: bytes) -> bytes:
 
 
 def test_c13_a_page_of_another_site_reaches_no_upstream() -> None:
-    """A form of any site, posted to a proxied server that asks for no key, was passed on and answered."""
+    """A form posted by any site to a proxied server without a key used to be forwarded and
+    answered."""
     here = b"Host: 127.0.0.1:8484"
     with ScriptedProvider() as upstream:
         config = Config(upstreams=(Upstream(name="up", url=upstream.url),), salt=b"s")

@@ -131,7 +131,7 @@ def browser():
 
 
 def request_of(words: str, steps: int = 9, model: str = "large", **places: str) -> dict:
-    """A request of *words*; *places* are further words of messages: `m4="..."`."""
+    """Return a request with these *words*. *places* are words of further messages: `m4="..."`."""
     request = chat_request(steps, model)
     request["messages"][1]["content"] = words
     for place, text in places.items():
@@ -140,7 +140,7 @@ def request_of(words: str, steps: int = 9, model: str = "large", **places: str) 
 
 
 def evil_request() -> dict:
-    """A request all of whose words are markup with a script."""
+    """Return a request whose texts are all markup with a script."""
     body = chat_request(12, f"large{EVIL}")
     for message in body["messages"][1:]:
         for call in message.get("tool_calls", ()):
@@ -165,19 +165,19 @@ REQUESTS: dict[str, Callable[[], dict]] = {
     "tabber": lambda: request_of("Mend the keyboard."),
     "newcomer": lambda: request_of("Count the clicks. Never drop the tables.", 40, "local"),
 }
-"""What the sessions of the tests begin with, by the names of their clients."""
+"""First requests of the sessions of the tests, by client name."""
 
 
 def as_client(name: str) -> dict[str, str]:
-    """The headers of one of these: two clients are two tenants."""
+    """Return the headers of a client. Two clients are two tenants."""
     key = {"authorization": f"Bearer sk-{name}"} if name in ("alpha", "beta") else {}
     return {"x-session-id": name, "user-agent": f"{name}/1", **key}
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    """A gateway that keeps texts, with a store in a file: a long session, three short ones, and those
-    of the tests."""
+    """A gateway that stores texts, with a store in a file: one long session, three short ones, and
+    those of the tests."""
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         config = build_config(upstream, record="7d", prices=RATES, windows=WINDOWS)
         store = str(tmp_path_factory.mktemp("page") / "refold.db")
@@ -207,7 +207,7 @@ return true;
 
 
 def visit(browser: Browser, at: ApiGateway, path: str = "#/") -> None:
-    """Go to an address, as somebody who has given the token; the page itself is loaded once."""
+    """Open an address with the admin token already entered. The page itself is loaded once."""
     if not browser.run(GO, at.served.url, path):
         browser.open(f"{at.served.url}/refold/{path}")
         if browser.run("return sessionStorage.length") == 0:
@@ -216,7 +216,7 @@ def visit(browser: Browser, at: ApiGateway, path: str = "#/") -> None:
 
 
 def take_picture(browser: Browser, name: str) -> None:
-    """Keep what is seen now, if pictures are wanted."""
+    """Save a screenshot if pictures are wanted."""
     if folder := os.environ.get("REFOLD_PICTURES"):
         Path(folder).mkdir(parents=True, exist_ok=True)
         picture = base64.b64decode(browser.ask("GET", "/screenshot"))
@@ -224,7 +224,8 @@ def take_picture(browser: Browser, name: str) -> None:
 
 
 def complaints(browser: Browser) -> list[str]:
-    """What the console says, but for the refusal by which the page learns that a token is wanted."""
+    """Return the console messages, except the refusal by which the page learns that it needs a
+    token."""
     return [text for text in browser.console_messages() if "401 (Unauthorized)" not in text]
 
 
@@ -233,7 +234,7 @@ def wait_for_script(browser: Browser, script: str) -> bool:
 
 
 def wait_for_sessions(at: ApiGateway, count: int) -> list[dict]:
-    """The sessions, once *count* are booked."""
+    """Return the sessions once there are *count* in the ledger."""
     assert eventually(lambda: at.get("overview").json()["total"] >= count)
     return at.get("overview").json()["sessions"]
 
@@ -276,7 +277,7 @@ CHARTS = (
     "return [document.querySelector('.charts').innerHTML,"
     " [...document.querySelectorAll('.charts .chart:first-child text')].at(-1)?.textContent]"
 )
-"""The charts, and the last word below that of money: undefined until they are drawn."""
+"""HTML of the charts, and the last word below the one of money. Undefined until they are drawn."""
 
 
 def test_sessions_are_listed_filtered_sorted_and_searched(
@@ -336,7 +337,7 @@ def test_sessions_are_listed_filtered_sorted_and_searched(
 
 @pytest.fixture
 def compacted_session(here: ApiGateway) -> str:
-    """The id of a session that was compacted, with a sentence in its last result."""
+    """Return the id of a session that was compacted, with a given sentence in its last result."""
     return session_of(here, "shown")
 
 
@@ -445,7 +446,7 @@ const name = document.querySelector('.side .line button');
 name.textContent = 'Old tool results cleared, '.repeat(3);
 return name.closest('.panel').getBoundingClientRect().right <= name.closest('.side').getBoundingClientRect().right;
 """
-"""Does a long name in the list of edits leave room for what it took off?"""
+"""Return whether a long name in the list of edits leaves room for the tokens saved."""
 
 
 HOLD = """
@@ -542,7 +543,7 @@ return [...document.querySelectorAll('body *:not(svg *)')].filter((one) => one.c
   return [one.textContent.slice(0, 40), (Math.max(a, b) + .05) / (Math.min(a, b) + .05)];
 }).filter(([, ratio]) => ratio < 4.5);
 """
-"""Texts that stand out less than WCAG's 4.5 to 1."""
+"""Texts with a contrast below WCAG's 4.5 to 1."""
 NAMELESS = """
 return [...document.querySelectorAll('button, input, select, textarea, a')].filter((one) => one.checkVisibility()
   && !(one.textContent.trim() || one.ariaLabel || one.labels?.length || one.placeholder)).map((one) => one.outerHTML);
@@ -557,12 +558,13 @@ const drawn = new Promise((done) => requestAnimationFrame(() => requestAnimation
 return drawn.then(() => [innerWidth, document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll('body *')]
   .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.filters')).map((one) => one.outerHTML.slice(0, 120))]);
 """
-"""The viewport's width, and what makes the page scroll sideways once charts are drawn to it."""
+"""Width of the viewport, and the elements that make the page scroll sideways once the charts are
+drawn."""
 WIDTHS = (360, 390, 800, 1_024, 2_560) if NIGHTLY else (360,)
 
 
 def find_violations(browser: Browser) -> list:
-    """What axe finds on the page, if its file is named."""
+    """Return the violations that axe finds on the page, if its file is configured."""
     if not (axe := os.environ.get("REFOLD_AXE")):
         return []
     browser.run(
@@ -609,7 +611,7 @@ def test_everything_can_be_read_at_every_width_and_in_both_themes(
 
 
 def session_of(at: ApiGateway, client: str) -> str:
-    """The id of the one session of an agent, once it is booked and its text is kept."""
+    """Return the id of an agent's only session, once it is in the ledger and its text is stored."""
 
     def list_ids() -> list[str]:
         rows = at.get("overview", client=client).json()["sessions"]
@@ -625,7 +627,8 @@ HTML = "return document.documentElement.outerHTML + [...document.querySelectorAl
 def test_nothing_of_one_session_is_on_the_page_of_another(
     browser: Browser, here: ApiGateway
 ) -> None:
-    """Of two clients: neither what was open before, nor an answer that comes late."""
+    """The sessions belong to two clients. Neither the session opened before nor a late answer may
+    show up."""
     ids = {name: session_of(here, name) for name in ("alpha", "beta")}
     visit(browser, here, f"#/s/{ids['alpha']}")
     browser.wait(".rows", "alpha_only")
@@ -727,7 +730,7 @@ const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height 
 return [box.height > 0 && box.top >= 0 && box.bottom <= innerHeight && box.right <= innerWidth,
   top !== null && top.closest(arguments[0]) !== null];
 """
-"""Is it in the viewport, with nothing before it?"""
+"""Whether an element is in the viewport and not covered."""
 
 
 @pytest.mark.parametrize("width", [pytest.param(360, marks=nightly), 800])
@@ -789,13 +792,14 @@ window.fetch = (path, options) => {
   return error ? Promise.resolve(Response.json({ error }, { status: 503 })) : Promise.reject(new TypeError("no network"));
 };
 """
-"""An operation fails so many times: for want of a network, or with an error of the gateway."""
+"""Make an operation fail a number of times: by a network error, or with an error of the gateway."""
 
 
 def test_failed_loads_and_failed_actions_are_shown_and_can_be_retried(
     browser: Browser, here: ApiGateway
 ) -> None:
-    """Rows were empty for good when the gateway was away for a moment, and a Redo that it refused did nothing."""
+    """Rows stayed empty after the gateway had been away for a moment, and a refused Redo had no
+    effect."""
     session = session_of(here, "lengthy")
     visit(browser, here)
     browser.find("tr[data-id]")
@@ -825,7 +829,7 @@ def test_failed_loads_and_failed_actions_are_shown_and_can_be_retried(
 def test_message_rows_are_updated_when_the_client_rewrites_its_history(
     browser: Browser, here: ApiGateway
 ) -> None:
-    """The words of before stood beside the tokens of after, until the page was loaded again."""
+    """The old text stood beside the new token counts until the page was reloaded."""
     here.say(request_of("Mend the first thing.", 4), **as_client("rewriter"))
     visit(browser, here, f"#/s/{session_of(here, 'rewriter')}")
     browser.wait("article[data-at='0']", "Mend the first thing.")
@@ -862,7 +866,8 @@ def test_a_busy_gateway_is_retried_and_not_shown_as_unreachable(
 def test_selected_words_can_be_pinned_wherever_the_mouse_is_released(
     browser: Browser, here: ApiGateway
 ) -> None:
-    """Let go outside the text they could not be, and over the map the conversation went elsewhere."""
+    """Words could not be pinned if the mouse was released outside the text. Over the map, the
+    conversation scrolled away."""
     visit(browser, here, f"#/s/{session_of(here, 'newcomer')}/message/80")
     row = "article[data-at='80']"
     browser.wait(row, "text text")
@@ -899,7 +904,8 @@ def test_a_view_that_loads_slowly_shows_a_loading_message(
 
 
 def test_all_of_a_long_message_is_copied(browser: Browser, here: ApiGateway) -> None:
-    """It was its first million characters, and the button said that it was copied."""
+    """Only the first million characters used to be copied, and the button still said that the
+    message was copied."""
     messages = [
         {"role": "user", "content": "Read this log."},
         {"role": "assistant", "content": "Which?"},
@@ -918,7 +924,8 @@ def test_all_of_a_long_message_is_copied(browser: Browser, here: ApiGateway) -> 
 def test_in_shadow_mode_the_page_describes_calls_as_they_would_be_without_it(
     browser: Browser,
 ) -> None:
-    """It said what the next call sends, which is sent as it comes."""
+    """The page used to describe the compacted next call, although in shadow mode it is sent
+    unchanged."""
     with serve_api(record="7d", shadow=True, windows=WINDOWS) as at:
         at.say(chat_request(9, "large"), **AGENT)
         visit(browser, at, f"#/s/{session_of(at, 'Claude Code')}/preview?stop=16")
@@ -934,7 +941,7 @@ def test_in_shadow_mode_the_page_describes_calls_as_they_would_be_without_it(
 def test_charts_show_full_labels_and_their_tables_open_days_and_keep_the_focus(
     browser: Browser,
 ) -> None:
-    """By keyboard no day could be chosen, and a call that came closed the table."""
+    """No day could be chosen by keyboard, and a new call closed the table."""
     with serve_api(record="7d", windows=WINDOWS) as at:
         at.say(chat_request(3), **AGENT)
         session = session_of(at, "Claude Code")
@@ -962,7 +969,7 @@ def test_charts_show_full_labels_and_their_tables_open_days_and_keep_the_focus(
 def test_a_session_list_that_arrives_after_navigation_is_discarded(
     browser: Browser, here: ApiGateway
 ) -> None:
-    """On a busy machine "Cannot read properties of null" stood where the next thing was to be said."""
+    """On a slow machine "Cannot read properties of null" appeared instead of the next message."""
     visit(browser, here)
     browser.find("tr[data-id]")
     browser.wait("#live", "Live")
@@ -1021,7 +1028,7 @@ def test_f16_f17_figures_on_the_page_agree_and_are_the_same_after_a_restart(
 
 @nightly
 def test_pages_that_were_left_hold_no_connections(browser: Browser, here: ApiGateway) -> None:
-    """A browser has six for a gateway: the seventh page waited for a minute."""
+    """A browser opens six connections to a gateway, so the seventh page waited for a minute."""
     for _ in range(6):
         browser.open("about:blank")
         visit(browser, here)
@@ -1107,7 +1114,7 @@ def test_five_thousand_messages_have_few_rows_in_the_document(
 def test_without_recorded_text_a_history_can_be_pasted_and_a_failed_undo_is_shown(
     browser: Browser,
 ) -> None:
-    """On a machine without an admin token, whose gateway ends in the end."""
+    """This is a machine without an admin token, whose gateway stops at the end."""
     upstream = ScriptedProvider(answer_briefly)
     with upstream, ExitStack() as stack:
         forgets = build_config(upstream, windows=WINDOWS, conversations=1)
@@ -1154,7 +1161,8 @@ def test_without_recorded_text_a_history_can_be_pasted_and_a_failed_undo_is_show
 
 
 def test_the_page_asks_for_no_token_if_no_admin_token_is_configured(browser: Browser) -> None:
-    """On another machine, or by another name: it asked for a token, and no token was right."""
+    """This holds for a remote machine and another host name. The page asked for a token, and none
+    was accepted."""
     with ScriptedProvider(answer_briefly) as upstream:
         config = replace(build_config(upstream), admin_token="")
         with Serving(create_gateway(config)) as served:
@@ -1191,7 +1199,7 @@ def test_a_session_says_why_its_cost_or_its_window_is_unknown(browser: Browser) 
 def test_calls_that_cannot_be_written_to_the_ledger_are_reported_on_the_page(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """With a full disk the page waited for the first call, however many there had been."""
+    """With a full disk the page kept waiting for the first call."""
     with ScriptedProvider(answer_briefly) as upstream:
         config = replace(build_config(upstream), store=str(tmp_path / "refold.db"))
         with (
@@ -1227,7 +1235,7 @@ window.dispatchEvent(new Event("pageshow"));
 
 
 def test_the_page_asks_for_the_token_again_after_it_was_changed(browser: Browser) -> None:
-    """It answers, and agents are served: the page asks for the new token."""
+    """The gateway answers and agents are served, but the page needs the new token."""
     with serve_api() as at:
         visit(browser, at)
         browser.wait("main", "first call")
@@ -1251,7 +1259,7 @@ return [now.ariaLabel ?? now.textContent, now.id, now.getBoundingClientRect().he
 
 
 def tab_to(browser: Browser, wanted: str) -> None:
-    """Press Tab until the focus is at what is called so, by its words or its id."""
+    """Press Tab until the element with this text or id has the focus."""
     for _ in range(150):
         browser.press("\ue004")
         name, id, is_seen = browser.run(FOCUS)
@@ -1286,7 +1294,7 @@ def test_the_main_task_can_be_done_with_tab_and_enter_alone(
 
 
 def test_the_user_chooses_whether_a_model_or_rules_write_a_summary(browser: Browser) -> None:
-    """The model is named with its price, and asked only where it is chosen."""
+    """The model is shown with its price and is called only if it is chosen."""
     texts = ("Goal", "Rules and preferences", "Done", "Findings and decisions", "In progress")
     text = "\n".join(f"## {heading}\n- Six files." for heading in (*texts, "Next steps"))
     summary = Reply(text, usage=(900, 20, 0))
@@ -1328,29 +1336,28 @@ def test_the_user_chooses_whether_a_model_or_rules_write_a_summary(browser: Brow
 
 
 class Hand:
-    """Does what a person does on the page, and counts it."""
+    """Performs a user's actions on the page and counts them."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser, self.count = browser, 0
 
     def click(self, selector: str) -> None:
-        """Click."""
         self.count += 1
         self._browser.find(selector)
         self._browser.run("document.querySelector(arguments[0]).click()", selector)
 
     def press(self, *keys: str) -> None:
-        """Press keys one after another: one step, as a word is."""
+        """Press keys one after another. They count as one step, as a word does."""
         self.count += 1
         self._browser.press(*keys)
 
     def type(self, selector: str, text: str) -> None:
-        """Go to a field, and write and send what is wanted."""
+        """Go to a field, type a text and send it."""
         self.count += 1
         self._browser.type(selector, f"{text}\ue007")
 
     def choose(self, name: str, value: str) -> None:
-        """Choose in a list."""
+        """Choose an option of a list."""
         self.count += 1
         self._browser.find(f"[data-keep={name}]")
         script = "const s = document.querySelector(`[data-keep=${arguments[0]}]`);"
@@ -1361,7 +1368,7 @@ class Hand:
 def test_ten_common_tasks_take_at_most_four_steps_each(  # noqa: PLR0915 - ten tasks
     browser: Browser, here: ApiGateway
 ) -> None:
-    """Section 4 of the issue: ten tasks, each from the list of sessions."""
+    """Section 4 of the issue: ten tasks, each starting from the list of sessions."""
     session = session_of(here, "newcomer")
     assert eventually(lambda: here.get("session", session=session).json()["row"]["calls"] == 2)
     steps = {}
@@ -1438,7 +1445,7 @@ def test_ten_common_tasks_take_at_most_four_steps_each(  # noqa: PLR0915 - ten t
 
 
 def compact_by_hand(browser: Browser, file: Path) -> None:
-    """Open the listed *file*, keep a compaction of it, take it back and redo that."""
+    """Open the listed *file*, accept a compaction of it, undo it and redo it."""
     browser.click("tr.file a")
     browser.wait("#about-file", "never writes to it")
     assert find_violations(browser) == []
@@ -1465,7 +1472,7 @@ def compact_by_hand(browser: Browser, file: Path) -> None:
 def test_calls_missing_from_the_lists_are_mentioned_beside_the_counts(
     browser: Browser, here: ApiGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Titles are of no session; failed calls are no calls; sums outlive single calls."""
+    """Title requests have no session, failed calls are not calls, and sums outlive single calls."""
     title = {"role": "system", "content": "You are a title generator."}
     here.say({"model": "large", "messages": [title, {"role": "user", "content": "Count."}]})
     for steps in (2, 3, 4):
@@ -1493,8 +1500,8 @@ def test_calls_missing_from_the_lists_are_mentioned_beside_the_counts(
 def test_shadow_sessions_and_session_files_are_labelled_in_the_list(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What would have been in shadow; a file on this machine opens as a session does, and a
-    compaction of it is kept beside it."""
+    """A shadow session shows what compaction would have done. A file on this machine opens like a
+    session, and its compaction is stored beside it."""
     set_home(monkeypatch, tmp_path)
     file = write_pi_session(tmp_path)
     with ScriptedProvider(answer_briefly) as upstream:
@@ -1558,7 +1565,7 @@ def test_shadow_sessions_and_session_files_are_labelled_in_the_list(
 def test_with_two_workers_the_page_retries_until_the_right_one_answers(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """Each connection may be another process's, and only one has the history and the preview."""
+    """Each connection may reach another process, and only one has the history and the preview."""
     with ScriptedProvider(answer_briefly) as upstream:
         settings = f'admin_token = "{TOKEN}"\nstore = "{tmp_path}/refold.db"\n'
         settings += f'[windows]\nlocal = 16_000\n[[upstream]]\nurl = "{upstream.url}"\n'

@@ -1,4 +1,5 @@
-"""What is pinned stays in sight whatever is compacted, and what each call was sent can be read afterwards."""
+"""Pinned content survives every compaction, and what was sent with each call can be read
+afterwards."""
 
 import json
 from contextlib import ExitStack
@@ -30,14 +31,15 @@ AGENT = {"x-session-id": "pinned"}
 
 
 def request_with_rule(steps: int) -> dict:
-    """A request whose fourth result, message 8, says the rule: the system prompt is no message."""
+    """Return a request whose fourth result, message 8, states the rule. The system prompt is not
+    counted as a message."""
     body = chat_request(steps)
     body["messages"][9]["content"] += f" {RULE}"
     return body
 
 
 def read_last_texts(at: ApiGateway) -> str:
-    """All that the provider was sent last, as text."""
+    """Return the text of everything in the provider's last request."""
     return json.dumps(json.loads(at.upstream.received[-1].body)["messages"], ensure_ascii=False)
 
 
@@ -46,7 +48,7 @@ def is_kept(at: ApiGateway, session: str, length: int) -> bool:
 
 
 def test_pins_outlast_compactions_and_a_restart_and_can_be_taken_back(tmp_path: Path) -> None:
-    """Both that of a sentence and that of a message; in compactions by hand and by the gateway itself."""
+    """Covers pins of a sentence and of a message, with compactions by hand and by the gateway."""
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         config = replace(build_config(upstream, record="7d"), store=str(tmp_path / "refold.db"))
 
@@ -100,7 +102,7 @@ def test_pins_outlast_compactions_and_a_restart_and_can_be_taken_back(tmp_path: 
 
 
 def test_pins_move_with_their_messages_when_the_client_rewrites_earlier_ones() -> None:
-    """They named the message that had come to the old place; a pin of that took the place of the first."""
+    """Pins used to name the message at the old position, and a new pin of it replaced the first."""
     with serve_api(record="7d") as at:
         at.say(request_with_rule(8), **AGENT)
         session = at.session()
@@ -122,7 +124,7 @@ def test_pins_move_with_their_messages_when_the_client_rewrites_earlier_ones() -
 
 
 def test_a_message_is_restored_once() -> None:
-    """Its words stood there twice after two people had restored it."""
+    """Its text stood there twice after two people had restored it."""
     with serve_api(record="7d") as at:
         at.say(chat_request(60), **AGENT)
         session = at.session()
@@ -137,7 +139,7 @@ def test_a_message_is_restored_once() -> None:
 
 
 def test_the_actor_who_restores_a_message_is_recorded() -> None:
-    """Of an edit of that message alone it was `api`, whoever had done it."""
+    """For an edit of that message alone the actor used to be `api`, whoever restored it."""
     with serve_api(record="7d") as at:
         at.say(chat_request(20, "large"), **AGENT)
         session = at.session()
@@ -152,7 +154,8 @@ def test_the_actor_who_restores_a_message_is_recorded() -> None:
 
 
 def test_a_preview_of_a_history_that_was_rewritten_since_is_not_accepted() -> None:
-    """It was, and no call sent what it had promised; and an edit was named once for each round."""
+    """Such previews were accepted, but no call sent the previewed request, and an edit was listed
+    once for each round."""
     with serve_api(record="7d") as at:
         body = chat_request(9, "large")
         at.say(body, **AGENT)
@@ -202,7 +205,7 @@ def test_the_messages_sent_in_a_past_call_stay_readable_after_compactions() -> N
 
 
 def test_a_search_stops_at_the_maximum_number_of_hits() -> None:
-    """A letter is on millions of lines of a long session: their list took gigabytes."""
+    """One letter matches millions of lines in a long session, and their list took gigabytes."""
     unread: Any = None  # has no text: it cannot be looked through
     opened = SimpleNamespace(
         messages=[user("a\n" * MOST_HITS), user("a"), unread], visible_edits=()

@@ -1,4 +1,4 @@
-"""`refold serve --workers 2`: whichever process is asked, the API and the page answer for all."""
+"""`refold serve --workers 2`: the API and the page work whichever process answers."""
 
 import json
 import os
@@ -33,7 +33,7 @@ local = 16_000
 url = "{url}"
 """
 ELSEWHERE = {"history_elsewhere", "preview_elsewhere"}
-"""Codes of answers that say to try again, since another process may have what is needed."""
+"""Error codes that ask for a retry because another process may have the data."""
 MOST_TRIES = 300
 
 
@@ -74,7 +74,8 @@ def post(process: GatewayProcess, name: str, **arguments) -> httpx.Response:
 
 
 def post_anywhere(process: GatewayProcess, name: str, **arguments) -> httpx.Response:
-    """Ask until the process that can tell is asked. Each answer before says what to do."""
+    """Retry until the process with the data answers. Each earlier response must ask for the
+    retry."""
     for _ in range(MOST_TRIES):
         answer = post(process, name, **arguments)
         if answer.status_code != 409:
@@ -86,7 +87,8 @@ def post_anywhere(process: GatewayProcess, name: str, **arguments) -> httpx.Resp
 
 
 def wait_for_session(process: GatewayProcess, messages: int, before: set[str] = frozenset()) -> str:
-    """The id of the latest session, none of those *before*, once its latest request is listed."""
+    """Return the id of the latest session that is not in *before*, once its latest request is
+    listed."""
 
     def is_listed() -> bool:
         latest = get(process, "sessions", limit=1)["sessions"]
@@ -117,7 +119,8 @@ def test_any_process_lists_the_sessions_of_all_processes(gateway_process) -> Non
 
 
 def test_concurrent_requests_get_the_full_list_or_a_503_with_retry_after(gateway_process) -> None:
-    """Sessions of a busy process were left out of a 200, and its sessions called unknown."""
+    """Sessions of a busy process were missing from a 200 response, and its sessions were called
+    unknown."""
     process, _ = gateway_process
     before = get(process, "sessions")["total"]
     say(process, chat_request(30), **{"x-session-id": "asked by many"})
@@ -154,7 +157,7 @@ def test_a_session_served_by_several_processes_is_listed_once(gateway_process) -
 
 
 def check_preview(process: GatewayProcess, upstream: ScriptedProvider, sessions: int) -> None:
-    """Preview, accept and undo in new sessions, whichever process is asked."""
+    """Preview, accept and undo in new sessions through any process."""
     before = {session["id"] for session in get(process, "sessions")["sessions"]}
     for n in range(sessions):
         name = {"x-session-id": f"mine{n}"}
@@ -179,19 +182,20 @@ def check_preview(process: GatewayProcess, upstream: ScriptedProvider, sessions:
 
 
 def test_a_preview_is_accepted_and_undone(gateway_process) -> None:
-    """By the process that has what is needed."""
+    """The process with the data does it."""
     check_preview(*gateway_process, sessions=2)
 
 
 @nightly
 def test_with_transcripts_a_preview_is_accepted_and_undone_too(tmp_path: Path) -> None:
-    """Any process has the history then, also after a restart."""
+    """Every process can then read the history, also after a restart."""
     with workers(tmp_path, "7d") as (process, upstream):
         check_preview(process, upstream, sessions=6)
 
 
 def test_an_operation_runs_once_if_several_processes_know_the_session(gateway_process) -> None:
-    """Two who knew both did it: models were paid twice, and of two reverts one came too late."""
+    """Two processes used to run it: models were paid twice, and one of two reverts came too
+    late."""
     process, _ = gateway_process
     before = set()
     for n in range(examples_at_night(2, 8)):

@@ -1,4 +1,4 @@
-"""`report_usage`: a call that a program made itself is booked as those that pass through the gateway."""
+"""`report_usage`: a program's own calls are recorded like those that pass through the gateway."""
 
 import json
 from contextlib import closing
@@ -32,7 +32,7 @@ CALL = {"conversation_id": "7", "request": SENT, "history": MESSAGES, "usage": U
 
 @pytest.fixture(scope="module")
 def gateway_and_store(tmp_path_factory):
-    """A gateway whose store is a file, and that file."""
+    """Return a gateway whose store is a file, and that file."""
     store = str(tmp_path_factory.mktemp("reported") / "refold.db")
     with ScriptedProvider(answer_briefly) as upstream:
         config = replace(build_config(upstream), store=store)
@@ -75,8 +75,8 @@ RUNS = count()
 def test_api_page_and_report_show_the_same_sums_for_reported_calls(
     gateway_and_store, calls
 ) -> None:
-    """Law: every call is booked once, in the session of its caller and conversation, as it was
-    answered; API, page and report show the same sums."""
+    """Law: every call is recorded once, in the session of its caller and conversation, with its
+    reported usage. API, page and report show the same sums."""
     at, store = gateway_and_store
     agent, answers = f"é-{next(RUNS)}", []
     for key, conversation, is_compacted, model, usage in calls:

@@ -1,4 +1,4 @@
-"""schemathesis asks a real gateway everything that its document allows, and much that it does not."""
+"""schemathesis sends a real gateway valid requests of its API document, and many invalid ones."""
 
 import json
 import os
@@ -23,7 +23,8 @@ expected-statuses = [400, 404, 405, 415]
 
 @pytest.mark.slow
 def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
-    """All checks, all operations, each phase; sessions, requests and previews that exist among what is made up."""
+    """All checks, operations and phases, with existing sessions, requests and previews among the
+    invented ones."""
     pytest.importorskip("schemathesis")
     (tmp_path / "schemathesis.toml").write_text(CONFIG, encoding="utf-8")
     with serve_api() as at:

@@ -1,4 +1,5 @@
-"""Which conversation a request belongs to: recorded clients, keys, sub-agents, tenants, side requests, deltas."""
+"""How requests are assigned to conversations: recorded clients, keys, sub-agents, tenants, side
+requests, deltas."""
 
 import asyncio
 import json
@@ -26,7 +27,8 @@ from tests.support.recordings import read_requests
 
 
 class Continuity(NamedTuple):
-    """Of a client's main conversation: pairs of consecutive requests, how many continue, and by which key."""
+    """Pairs of consecutive requests in a client's main conversation, how many continue, and the key
+    that identifies it."""
 
     pairs: int
     linked: int
@@ -71,7 +73,8 @@ TABLE = {
     "oaia_responses": all_of(6),
     "deepagents": all_of(6),
 }
-"""The table of real clients; where it counts a longer run than was recorded, the recording's figures."""
+"""Expected values of real clients. If the clients' table counts a longer run than was recorded,
+these are those of the recording."""
 
 
 def run(
@@ -142,11 +145,11 @@ SIDES = {
 
 
 FILLED = {"claude_ctx400_compaction": (3,), "claude_tui_side_requests": (14,)}
-"""Recordings whose words are filler, and the requests in them that ask for a compaction."""
+"""Recordings with filler in place of words, and the indices of their requests for a compaction."""
 
 
 def with_words(request: Incoming) -> Incoming:
-    """*request* with what Claude Code says in its last text when it asks for a compaction, in place of filler."""
+    """Return *request* with Claude Code's compaction prompt in its last text instead of filler."""
     body = json.loads(request.body)
     asks = [part for part in body["messages"][-1]["content"] if part["type"] == "text"][-1]
     asks["text"] = (
@@ -325,7 +328,7 @@ def test_a_request_with_cached_content_is_left_unchanged():
 
 
 def long(steps: int, last: str = "") -> bytes:
-    """A session beyond the window of `SMALL` from 40 steps on."""
+    """Return a session that exceeds the window of `SMALL` from 40 steps on."""
     contents = [
         text
         for i in range(steps)
@@ -349,8 +352,8 @@ def messages_of(body: bytes) -> list[object]:
 @settings(max_examples=examples_at_night(3, 50), deadline=None)
 @given(parent=KEYS, fork=KEYS)
 def test_d6_a_fork_under_any_session_key_shows_the_edits_of_its_parent(parent, fork):
-    """A forked session was compacted anew: cached tokens fell from 33.5k to 9k. What both share is sent alike; another
-    tenant with the same key and history shares nothing."""
+    """A forked session used to be compacted anew, and cached tokens fell from 33.5k to 9k. The
+    shared part is sent identically. Another tenant with the same key and history shares nothing."""
     first, forked, strange = run(
         [
             incoming(long(50), parent),
@@ -368,7 +371,7 @@ def test_d6_a_fork_under_any_session_key_shows_the_edits_of_its_parent(parent, f
 
 
 def test_d6_sessions_with_a_common_prefix_share_no_edits_beyond_it():
-    """An edit over what only one of them said shows in that one alone."""
+    """An edit over messages of only one session shows in that session alone."""
     marked = long(50).replace(b"Step 3 is done.", b"Step 3 is done by Anna.")
     first, second = run(
         [incoming(long(50), {"x-session-id": "1"}), incoming(marked, {"x-session-id": "2"})], SMALL
@@ -379,7 +382,7 @@ def test_d6_sessions_with_a_common_prefix_share_no_edits_beyond_it():
 
 
 def test_d6_another_process_finds_the_edits_of_a_parent_for_its_fork():
-    """After a restart, as on another replica: nothing but the store is shared."""
+    """After a restart, or on another replica, only the store is shared."""
     store = MemoryStore()
     (first,) = run([incoming(long(50), {"thread-id": "1"})], SMALL, store)
     (forked,) = run([incoming(long(50, "Another way."), {"thread-id": "2"})], SMALL, store)

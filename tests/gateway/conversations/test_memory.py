@@ -1,4 +1,4 @@
-"""What a gateway keeps of conversations between their requests."""
+"""What a gateway keeps of conversations between requests."""
 
 import asyncio
 import gc
@@ -65,8 +65,8 @@ def test_a_forgotten_conversation_gets_the_same_edits_again():
 
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_forgotten_conversation_keeps_its_history_only_if_the_store_lost_data(is_lost: bool):
-    """While a database was down each that was forgotten kept its history, however many there
-    were; it is needed only where the store has lost what it had."""
+    """While a database was down, each forgotten conversation kept its history, without a limit. The
+    history is needed only if the store has lost its data."""
     words, conversations = "what was said " * 80, Conversations(most=1, known_bytes=1_000)
     first = conversations.get_or_create("a", 1, lambda: make_conversation("a"))
     view = first.compactor([{"role": "user", "content": words}])
@@ -81,8 +81,8 @@ def test_a_forgotten_conversation_keeps_its_history_only_if_the_store_lost_data(
 
 
 def test_f27_a_conversation_keeps_its_texts_once_and_not_the_request_body():
-    """Between two requests a conversation takes about twice its JSON: the texts, and what is known of them. Counted are
-    texts that can be reached, not what an allocator says."""
+    """Between requests a conversation takes about twice its JSON: the texts and what is derived
+    from them. Texts that are reachable are counted, not allocated memory."""
     history = [{"role": "user", "content": f"{n} " + "a long text " * 80} for n in range(200)]
     compact = refold.Compactor(refold.default_strategies(), refold.Budget(10**9, 10**9))
     body = json.dumps({"model": "m", "messages": history}).encode()
@@ -97,7 +97,7 @@ def test_f27_a_conversation_keeps_its_texts_once_and_not_the_request_body():
 
 
 def reachable(start):
-    """Every object that *start* keeps alive, modules and classes aside."""
+    """Return every object reachable from *start*, except modules and classes."""
     seen, waiting = {id(start)}, [start]
     while waiting:
         value = waiting.pop()

@@ -31,8 +31,9 @@ ERROR = json.dumps(CONTEXT_ERRORS["anthropic"]).encode()
 
 
 class Clocked(UnreliableStore):
-    """A store that can be down for rows of the ledger too, and counts which requests wait for it at once: they read first.
-    What is written meanwhile is tried again by a clock, and so counts for nothing."""
+    """A store that can also be down for rows of the ledger, and counts how many requests wait for
+    it at once. Requests read first. Writes made meanwhile are retried by a timer and are not
+    counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,13 +72,14 @@ def list_stored(store: MemoryStore) -> set[str]:
 
 
 def summaries(store: MemoryStore) -> list[Edit]:
-    """Edits that hide more than one message."""
+    """Return the edits that hide more than one message."""
     return [edit for edit in store.load([*store._by_tip]) if edit.stop - edit.start > 1]
 
 
 @pytest.mark.parametrize("signed", [False, True])
 def test_c11_edits_made_in_memory_during_an_outage_are_saved_afterwards(signed: bool):
-    """A third to a half of the requests were over the window, for as long as 18 s after the database was back."""
+    """Previously a third to a half of the requests exceeded the window for up to 18 s after the
+    database was back."""
     store = Clocked()
     with Driver(store) as driver:
         driver(anthropic_request(3, signed=signed))
@@ -114,7 +116,7 @@ def test_c11_a_conversation_that_begins_while_the_database_is_down_is_compacted_
 
 
 def test_c11_unsaved_edits_are_written_without_a_request_once_the_store_is_back():
-    """Without a request that asks for it: the next one may come to another replica."""
+    """The next request may come to another replica."""
     store = Clocked()
     store.down = True
     with Driver(store) as driver:
@@ -148,7 +150,7 @@ def test_c11_a_conversation_forgotten_during_an_outage_loses_no_edits():
 
 
 def test_c11_ledger_rows_that_fail_after_their_edits_are_written_later():
-    """It took the edits and failed again before their rows, which were gone."""
+    """The store took the edits and failed again before their rows, which were lost."""
 
     class Relapsing(Clocked):
         relapses = False
@@ -170,7 +172,8 @@ def test_c11_ledger_rows_that_fail_after_their_edits_are_written_later():
 
 
 def test_c11_only_one_request_of_a_conversation_waits_for_a_hanging_store():
-    """Its next requests do not wait for the one that hangs, and that one does nothing more when it gets its answer."""
+    """Its next requests do not wait for the one that hangs, and that one does nothing more when it
+    gets its answer."""
     store = Clocked()
     with Driver(store, store_cooldown_seconds=0.0) as driver:
         driver(anthropic_request(3))
@@ -204,7 +207,8 @@ def until(done: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("call", ["shrink", "drop_thinking"])
 def test_c5_a_retry_after_a_refusal_waits_for_a_hanging_store_until_the_deadline(call: str):
-    """A client waited for `patience`, 60 seconds, where two were configured. Here patience would outlast the test."""
+    """A client used to wait for `patience`, 60 seconds, instead of the configured two. With
+    patience this test would time out."""
     store = Clocked()
     with Driver(store, summary_timeout_seconds=100_000.0) as driver:
         body = anthropic_request(60 if call == "shrink" else 20, signed=True)
@@ -231,7 +235,7 @@ def test_c5_a_retry_after_a_refusal_waits_for_a_hanging_store_until_the_deadline
 
 
 def test_c5_all_waits_for_the_store_count_against_the_deadline():
-    """Five waits of half a deadline each had the client wait for more than two deadlines."""
+    """Five waits of half a deadline each used to exceed two deadlines."""
     job = Job(60.0, store_wait=StoreWait(before=2.5))
     assert job.remaining_seconds(monotonic(), 2.0, 1_000.0) <= -0.5
     job.store_wait.began = monotonic() - 3.0
@@ -241,7 +245,8 @@ def test_c5_all_waits_for_the_store_count_against_the_deadline():
 
 
 def test_c5_waiting_for_a_model_does_not_count_as_work_time():
-    """An hour's wait for a model leaves a job the seconds to work that it has; its own hour does not."""
+    """After waiting an hour for a model, a job still has its full work time. An hour of its own
+    work uses it up."""
     began = monotonic() - 3_600.0
     assert (
         Job(model_seconds=60.0, waited_seconds=3_600.0).remaining_seconds(began, 1_000.0, 1_000.0)
@@ -251,7 +256,8 @@ def test_c5_waiting_for_a_model_does_not_count_as_work_time():
 
 
 def test_c5_an_error_processed_twice_counts_once_as_evidence_of_a_window():
-    """A limit below half of what was answered is believed when it is told again, and was told once."""
+    """A limit below half of an answered request is believed only after two errors. Here there was
+    one."""
     store = Clocked()
     error = {
         "type": "error",
@@ -285,7 +291,8 @@ def test_c5_an_error_processed_twice_counts_once_as_evidence_of_a_window():
 @settings(max_examples=examples_at_night(8, 100), deadline=None)
 @given(downs=st.lists(st.booleans(), min_size=8, max_size=8))
 def test_c11_requests_fit_and_edits_stay_while_the_store_fails_and_recovers(downs: list[bool]):
-    """Once hidden stays hidden, no request is over the window, and in the end the store alone shows the same."""
+    """Hidden content stays hidden, no request exceeds the window, and in the end the store alone
+    gives the same view."""
     store = Clocked()
     with Driver(store, store_cooldown_seconds=0.0) as driver:
         shown: set[str] = set()
@@ -314,7 +321,8 @@ def test_c11_a_conversation_with_unsaved_edits_is_kept_until_they_are_saved():
 
 
 def test_d6_an_edit_that_a_fork_replaces_is_still_shown_in_its_parent():
-    """A process that had not read the store before an outage took such an edit out of the store when it was back."""
+    """A process that had not read the store before an outage used to delete such an edit when the
+    store was back."""
     store = Clocked()
     with Driver(store) as first, Driver(store) as second, Driver(store) as third:
         shown = first(anthropic_request(60, signed=True))

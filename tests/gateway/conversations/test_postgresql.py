@@ -1,4 +1,5 @@
-"""A gateway whose PostgreSQL is down, hangs, comes back: requests flow. And what is said of its password."""
+"""A gateway whose PostgreSQL is down, hangs or comes back: requests pass through, and the password
+is never shown."""
 
 import asyncio
 import json
@@ -132,7 +133,8 @@ def test_a_gateway_with_a_configured_salt_starts_while_its_database_is_down(serv
 
 
 def test_the_store_can_be_set_by_an_environment_variable():
-    """It may hold a password, which a command line shows to everybody on the machine."""
+    """The address may hold a password, and a command line is visible to every user of the
+    machine."""
     assert (
         with_environment(Config(), {"REFOLD_STORE": "postgresql://host/a"}).store
         == "postgresql://host/a"

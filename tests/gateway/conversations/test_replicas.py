@@ -1,4 +1,4 @@
-"""Three gateways as three processes, one PostgreSQL, no sticky sessions, and one of them killed."""
+"""Three gateway processes with one PostgreSQL and no sticky sessions. One of them is killed."""
 
 import re
 from collections import defaultdict
@@ -16,7 +16,7 @@ from tests.support.gateway_processes import GatewayProcess, run_processes
 
 SESSIONS, TURNS, REPLICAS = 4, 30, 3
 LIMIT = 64_000
-"""Characters that the provider takes: what a window of 16,000 tokens holds."""
+"""Limit of the provider in characters: a window of 16,000 tokens."""
 SUMMARY = "\n".join(f"## {title}\n- the bug is in file 3" for title in HEADINGS)
 MARK = re.compile(r"<s(\d+) m(\d+)>")
 CONFIG = """
@@ -61,11 +61,11 @@ EARLIER = re.compile(
     r"<earlier-conversation>.*?</earlier-conversation>|<previous-summary>.*?</previous-summary>",
     re.DOTALL,
 )
-"""What a summary quotes is not unfolded."""
+"""Summaries, whose quotations do not count as unfolded."""
 
 
 def marks(asked: Received) -> dict[int, set[int]]:
-    """By session, the results that stand in a request."""
+    """Return by session which results a request contains."""
     turns_by_session = defaultdict(set)
     for session, turn in MARK.findall(EARLIER.sub("", asked.body.decode())):
         turns_by_session[int(session)].add(int(turn))
@@ -74,7 +74,8 @@ def marks(asked: Received) -> dict[int, set[int]]:
 
 @dataclass
 class Load:
-    """Sessions that go round the gateways, a turn here and a turn there, as behind a balancer without a memory."""
+    """Sessions whose turns go round the gateways, as behind a load balancer without sticky
+    sessions."""
 
     urls: list[str]
     half: Event = field(default_factory=Event)
@@ -110,7 +111,7 @@ class Load:
 
 
 def provider(asked: Received) -> Reply:
-    """A provider with a window: what is longer is refused."""
+    """Simulate a provider that refuses requests over its window."""
     if len(asked.body) > LIMIT:
         return Reply(
             "prompt is too long: 20000 tokens > 16000 maximum",
@@ -163,7 +164,7 @@ def check_valid(sent: list[Received]) -> None:
 
 
 def check_never_unfolded(sent: list[Received]) -> None:
-    """What was hidden once never comes back, whichever gateway a turn went through."""
+    """Check that hidden content never comes back, whichever gateway a turn went through."""
     hidden, folds = defaultdict(set), defaultdict(int)
     for asked in sent:
         ((session, shown),) = marks(asked).items()
@@ -177,7 +178,8 @@ def check_never_unfolded(sent: list[Received]) -> None:
 
 
 def check_written_once(asked: list[Received], killed: str) -> None:
-    """No result is summarised twice, unless who asked first was killed before it could keep the answer."""
+    """Check that no result is summarised twice, unless the first process was killed before it could
+    store the answer."""
     done, by = defaultdict(dict), []
     for received in asked:
         for session, turns in marks(received).items():
@@ -194,6 +196,7 @@ def check_written_once(asked: list[Received], killed: str) -> None:
 
 
 def check_the_same(sent: list[Received], again: list[Received]) -> None:
-    """A gateway that was not there then sends every session as it was sent last: each edit is in force."""
+    """Check that a new gateway sends every session as it was sent last, so each edit is in
+    force."""
     last = {next(iter(marks(asked))): asked.body for asked in sent}
     assert {next(iter(marks(asked))): asked.body for asked in again} == last

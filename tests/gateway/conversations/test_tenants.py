@@ -1,4 +1,5 @@
-"""Whose request it is: keys wherever they stand, tokens that are renewed, and claims that nobody has checked yet."""
+"""How tenants are identified: keys in any header, renewed tokens, and claims that nobody has
+verified yet."""
 
 import base64
 import json
@@ -86,7 +87,8 @@ VALUES = st.text(
 
 @pytest.mark.parametrize("name", KEYS)
 def test_c6_callers_with_different_keys_in_any_header_are_different_tenants(name: str):
-    """Only four headers counted: by a cookie, a gateway's or a cloud's key all tenants were one."""
+    """Only four headers used to count. With a cookie, a gateway key or a cloud key all callers were
+    one tenant."""
     tenants = {
         tenant((name, "k=one")),
         tenant((name, "k=two")),
@@ -127,13 +129,14 @@ SHOWN = st.lists(st.tuples(st.sampled_from(KEYS), VALUES), max_size=4)
     beside=st.lists(st.tuples(st.sampled_from(OTHERS), VALUES), max_size=3),
 )
 def test_c6_callers_share_a_tenant_only_if_they_show_the_same_credentials(first, second, beside):
-    """And who shows the same is the same, in whatever order a proxy puts it."""
+    """Equal credentials in another header order are the same tenant."""
     alike = sorted((n.lower(), v) for n, v in first) == sorted((n.lower(), v) for n, v in second)
     assert (tenant(*first, *beside) == tenant(*beside, *second)) == alike
 
 
 def test_c6_a_key_containing_the_name_of_another_header_is_not_read_as_two_keys():
-    """Else whoever knows another's keys but for where one ends could send them as one."""
+    """Otherwise somebody who knows two keys, but not where the first ends, could send them as
+    one."""
     assert tenant(("api-key", "a"), ("cookie", "b")) != tenant(("api-key", "acookieb"))
     assert tenant(("x-key-a", "b")) != tenant(("x-key", "-ab"))
 
@@ -151,7 +154,7 @@ def test_c6_credential_headers_can_be_added_by_configuration(first, second):
 
 
 def test_c6_cookies_of_a_proxy_do_not_change_the_tenant():
-    """Renewed every half hour, they would begin a new tenant each time."""
+    """Proxies renew them every half hour, and each time would begin a new tenant."""
     assert tenant(("cookie", "sid=1; __cf_bm=a; AWSALB=x")) == tenant(
         ("cookie", "__cf_bm=b; sid=1;AWSALB=y")
     )
@@ -180,7 +183,7 @@ def encode(value: object) -> str:
 def token(
     subject: str = "anna", issuer: str = ISSUER, number: int = 0, secret: str = "the issuer's"
 ) -> str:
-    """As an issuer makes it; without its secret it is a forgery."""
+    """Return a token as an issuer signs it. Without the issuer's secret it is a forgery."""
     claims = f"{encode({'alg': 'HS256'})}.{encode({'iss': issuer, 'sub': subject, 'exp': number})}"
     return f"{claims}.{blake2b((claims + secret).encode(), digest_size=16).hexdigest()}"
 
@@ -252,7 +255,7 @@ def test_c7_a_token_claim_is_ignored_if_the_upstream_does_not_check_it():
 
 
 def test_c7_a_claim_checked_by_one_upstream_is_not_valid_at_another():
-    """Each may know other people by the same subject."""
+    """Each upstream may have a different user with the same subject."""
     away = Upstream(name="away", url="http://127.0.0.1:1", issuers=(ISSUER,))
     here, there = (
         TenantResolver(SALT).identify(head(bearer(token())), (upstream,)).claimed
@@ -311,7 +314,7 @@ def session(steps: int, last: str = "Go on.") -> dict:
 
 
 def checking(asked: Received) -> Reply:
-    """An upstream that checks its tokens and quotes what it refuses."""
+    """An upstream that verifies its tokens and quotes refused content."""
     shown = {name.lower(): value for name, value in asked.headers}.get("authorization", "")
     claims, _, signature = shown.removeprefix("Bearer ").rpartition(".")
     if signature == blake2b((claims + "the issuer's").encode(), digest_size=16).hexdigest():
@@ -348,7 +351,8 @@ def edits(file: Path) -> list[Edit]:
 
 
 def test_c7_a_session_keeps_its_edits_with_a_renewed_token(tmp_path: Path):
-    """An agent on a subscription renews its token every few hours, and lost all edits: the cache, and signed thinking."""
+    """A subscription client renews its token every few hours. It used to lose all edits, its cache
+    and its signed thinking."""
     with place(tmp_path / "a.db") as at:
         at.say(token(), session(1))
         first = at.say(token(), session(60))
@@ -370,8 +374,8 @@ def test_c7_a_session_that_begins_with_a_long_request_is_compacted_once(tmp_path
 
 
 def test_c7_a_forged_token_reads_no_edits_of_others_and_stores_none(tmp_path: Path):
-    """Issuer and subject are Anna's, the signature is not: what she has amended is in no answer, though this upstream quotes
-    what it refuses, and what is asked under her name leaves no trace."""
+    """Issuer and subject are Anna's, but the signature is forged. No response contains her
+    amendments, though this upstream quotes refused content, and the requests leave no trace."""
     with place(tmp_path / "a.db") as at:
         at.say(token(), session(1))
         at.say(token(), session(60))
@@ -398,7 +402,7 @@ def test_c7_a_forged_token_reads_no_edits_of_others_and_stores_none(tmp_path: Pa
 
 
 def test_c7_no_edit_is_stored_for_a_request_with_a_forged_token(tmp_path: Path):
-    """Else anybody could write into the conversations of others, or fill the store with their own."""
+    """Otherwise anybody could write into the conversations of others, or fill the store."""
     with place(tmp_path / "hers.db") as at:
         assert at.say(token(), session(60)).status_code == 200
     with place(tmp_path / "forged.db") as at:
@@ -407,7 +411,8 @@ def test_c7_no_edit_is_stored_for_a_request_with_a_forged_token(tmp_path: Path):
 
 
 def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path):
-    """Each request shows another signature, and was compacted anew. One that the upstream refuses leaves nothing."""
+    """Each request has another signature and used to be compacted anew. A refused request leaves
+    nothing."""
 
     def sign(number: int, key: str = "AKIA1") -> dict[str, str]:
         scope = f"{key}/20261122/us-east-1/bedrock/aws4_request"
@@ -450,7 +455,7 @@ def test_c7_a_session_whose_requests_are_signed_is_compacted_once(tmp_path: Path
 
 
 def test_c7_a_single_tenant_can_be_configured_only_on_a_loopback_host(tmp_path: Path):
-    """For a single user, whose client signs each request or shows tokens that say nothing."""
+    """This is for a single user whose client signs each request or sends opaque tokens."""
     with place(tmp_path / "a.db", tenant="one") as at:
         first, first_edits = at.say(token("x"), session(60)), edits(tmp_path / "a.db")
         second = at.say(token("y"), session(60))

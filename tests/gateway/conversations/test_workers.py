@@ -1,4 +1,5 @@
-"""Threads: a job that waits for a model holds nobody up, and no more compute at once than may."""
+"""Threads: a job that waits for a model blocks no other, and the number of computing jobs is
+limited."""
 
 import asyncio
 import threading
