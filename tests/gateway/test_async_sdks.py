@@ -1,4 +1,5 @@
-"""The async SDKs through the whole gateway: images, streams, tool loops, errors, and a session that is compacted under way."""
+"""The async SDKs through the whole gateway: images, streams, tool loops, errors, and a session that
+is compacted while it runs."""
 
 import asyncio
 import base64
@@ -28,12 +29,13 @@ pytestmark = IGNORE_SDK_WARNINGS
 MODEL, CLAUDE, GEMINI = "gpt-local", "claude-local", "gemini-local"
 TEXT = "It is 晴 today."
 LIMIT = 90_000
-"""Bytes that the upstream takes: its window."""
+"""Window of the upstream in bytes."""
 LONG = "a line of the log\n" * 800
 
 
 def provider(asked: Received) -> Reply:
-    """Calls its tool when it is asked to read, answers otherwise, and refuses what is too long for it."""
+    """Simulate a provider that calls its tool when asked to read, answers otherwise, and refuses
+    requests over its window."""
     body = asked.body.decode()
     if len(body) > LIMIT or "too long, please" in body:
         words = {
@@ -111,7 +113,7 @@ class Chat:
 
 @cache
 def litellm() -> ModuleType:
-    """Only where it is used: it takes seconds to load."""
+    """Import LiteLLM only if it is used: it takes seconds to load."""
     return importlib.import_module("litellm")
 
 
@@ -128,7 +130,7 @@ class LiteLLM(Chat):
         return await litellm().acompletion(**fixed, **asked)
 
     async def close(self) -> None:
-        """It keeps its clients."""
+        """Do nothing: LiteLLM keeps its clients."""
 
 
 class Responses(Chat):

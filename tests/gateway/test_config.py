@@ -1,4 +1,4 @@
-"""refold.toml, flags and environment: what is taken, and what errors say."""
+"""refold.toml, flags and environment: accepted settings and error messages."""
 
 import asyncio
 import json
@@ -219,7 +219,8 @@ def test_errors_name_file_and_key_and_what_to_write_instead(text: str) -> None:
 
 @pytest.mark.parametrize("old", ["workers", "threads"])
 def test_f13_a_key_of_another_table_is_refused(old: str) -> None:
-    """`workers` were processes, and in another table threads; `threads` were conversations."""
+    """`workers` meant processes in one table and threads in another. `threads` meant
+    conversations."""
     with pytest.raises(ConfigError) as error:
         parse_config(f"workers = 2\n\n[compaction]\n{old} = 1\n", "refold.toml", {})
     assert str(error.value).startswith(f"refold.toml: compaction.{old}: unknown; ")
@@ -267,7 +268,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["admin_token", "salt", "store"])
 def test_a_secret_of_the_wrong_type_is_not_shown_in_the_error(key):
-    """A token of digits without quotation marks stood in the journal."""
+    """A token of digits without quotation marks used to appear in the journal."""
     with pytest.raises(ConfigError, match=rf"^refold.toml: {key}: a text is needed$"):
         parse_config(f"{key} = 1234567890123456")
 
@@ -445,7 +446,7 @@ def test_refold_serve_reports_configuration_errors_in_one_line(tmp_path: Path, m
 
 @pytest.mark.slow
 def test_refold_serve_serves_and_stops(tmp_path: Path) -> None:
-    """The command itself, in a process of its own: one flag is enough; SIGTERM ends it cleanly."""
+    """The real command in its own process: one flag is enough, and SIGTERM stops it cleanly."""
     port = str(free_port())
     with ScriptedProvider(["Hello."]) as upstream_server:
         with default_signals():

@@ -1,4 +1,5 @@
-"""Engines of one's own: what they are told of sessions, over real HTTP, and what decides for them."""
+"""Custom inference engines: how they learn of sessions over real HTTP, and how their profile
+affects compaction."""
 
 import asyncio
 import json
@@ -23,11 +24,11 @@ from tests.support.agent_requests import chat_request, read_files
 from tests.support.pipeline_driver import Driver
 
 SMALL = EngineProfile(prefill_rate=9_000, cache_blocks=2_000)
-"""Its cache holds 32,000 tokens, so that each call of a long session takes much of it."""
+"""A cache of 32,000 tokens, so that each call of a long session takes much of it."""
 
 
 class Session(NamedTuple):
-    """An agent's calls through a gateway to an engine that keeps what it is told."""
+    """An agent's calls through a gateway to an engine that records its notifications."""
 
     engine: ScriptedProvider
     send: Callable[..., None]
@@ -71,7 +72,7 @@ def session(
 
 
 LONG, LONGER = chat_request(12), chat_request(60)
-"""The second does not fit its window, and begins with the first."""
+"""The second request exceeds its window and begins with the first."""
 
 
 def test_vllm_gets_the_session_id_in_a_header_and_an_unchanged_body() -> None:
@@ -125,7 +126,7 @@ def test_an_sglang_session_is_closed_only_if_a_compaction_changed_it() -> None:
 
 
 def test_sglang_sessions_changed_by_a_refused_request_are_closed_too() -> None:
-    """The compaction that was refused had a name of its own, and so had what came before it."""
+    """The refused compaction had a session name of its own, and so had the history before it."""
     with session("sglang", kv_hints=True) as to:
         to.send(LONG)
         error = "This model's maximum context length is 4000 tokens."
@@ -195,7 +196,7 @@ def test_requests_succeed_if_an_engine_fails_to_close_a_session() -> None:
 
 
 def test_without_prices_the_engine_profile_decides_whether_compaction_pays() -> None:
-    """The same session, to engines with a small and with a large cache, and to one of no profile."""
+    """The same session runs on engines with a small cache, a large cache and no profile."""
     start = {"role": "user", "content": "Fix the bug."}
 
     def compactions(engines: dict[str, Engine]) -> int:

@@ -1,4 +1,5 @@
-"""A fork through a whole gateway: tenant and history decide what it finds, whatever its session is called (D6)."""
+"""Forks through a whole gateway: tenant and history decide which edits apply, whatever the session
+key (D6)."""
 
 import json
 import sqlite3
@@ -35,26 +36,26 @@ KEYS = st.tuples(
     ),
     st.text(st.characters(codec="ascii"), max_size=8),
 )
-"""Headers that name a session, and what its body says of it."""
+"""Headers that name a session, and the session field of the body."""
 NUMBERS = count()
 
 
 class Place(NamedTuple):
-    """A gateway, what its model got, and the file of its store."""
+    """A gateway, its model's requests and its store file."""
 
     client: httpx.Client
     received: list[Received]
     file: Path
 
     def send(self, api: str, body: bytes, headers: dict[str, str], tenant: str) -> bytes:
-        """Send a request, and return what the model got of it."""
+        """Send a request and return what the model received."""
         credentials = {"authorization": f"Bearer {tenant}"}
         answer = self.client.post(PATHS[api], content=body, headers={**headers, **credentials})
         assert answer.status_code == 200, answer.text
         return self.received[-1].body
 
     def edits(self) -> set[str]:
-        """The ids of all edits that are stored."""
+        """Return the ids of all stored edits."""
         connection = sqlite3.connect(self.file)
         try:
             return {id for (id,) in connection.execute("SELECT id FROM edits")}
@@ -79,7 +80,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def other_end(api: str, body: bytes) -> bytes:
-    """The request with another thing said at its end."""
+    """Return the request with a different last message."""
     value = json.loads(body)
     words = "Try another way."
     entry = {"role": "user", "content": words}

@@ -1,4 +1,4 @@
-"""What is told of failures: fields that a log is searched by, and not a word of what was said."""
+"""Log lines of failures: searchable fields and no message text."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ SECRET = "the user's words"
 
 
 def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
-    """The lines of one event, as they stand on standard error."""
+    """Return the lines of one event as written to standard error."""
     ours = (record for record in caplog.records if record.name == "refold.gateway")
     return [
         line
@@ -56,7 +56,7 @@ def test_the_message_of_a_store_error_is_logged():
 
 
 def test_a_read_only_store_is_reported_at_the_start(caplog: pytest.LogCaptureFixture):
-    """The gateway started without a word, and why its writes failed was not to be seen."""
+    """The gateway used to start silently, and the cause of its failed writes was not visible."""
     if os.geteuid() != 0:
         pytest.skip("needs another user")
     with TemporaryDirectory() as folder:
@@ -85,8 +85,8 @@ def test_a_read_only_store_is_reported_at_the_start(caplog: pytest.LogCaptureFix
 
 
 def test_log_lines_of_libraries_are_json_and_contain_no_quoted_data():
-    """asyncio shows the exception of a task that nobody awaits; psycopg that of a lost connection,
-    whose details hold what was to be written."""
+    """asyncio logs the exception of a task that is never awaited. psycopg logs that of a lost
+    connection, whose details contain the data to be written."""
     program = (
         "import asyncio, logging\n"
         "from refold.gateway.logs import configure_logging\n"
@@ -160,7 +160,7 @@ def test_the_last_line_before_a_crash_is_written(begin: str):
 def test_a_failure_outside_a_request_is_not_logged_as_passed_through(
     caplog: pytest.LogCaptureFixture,
 ):
-    """What waits for the store is tried once a second, whether there are requests or not."""
+    """Waiting writes are retried once a second, whether there are requests or not."""
     report_failure(Counters(), "", "store", StoreError("refold.db: cannot write"))
     assert not lines(caplog, "passed through")
     (line,) = lines(caplog, "what was decided is not saved yet")

@@ -70,7 +70,7 @@ def read_requests(text):
 
 
 def test_any_process_reports_the_metrics_of_all_processes(running_process):
-    """Also for one that was killed: a counter never falls."""
+    """This includes a process that was killed: a counter never falls."""
     process, upstream = running_process
     for _ in range(30):
         assert ask(process) == 200
@@ -96,7 +96,7 @@ def test_a_killed_worker_is_replaced_and_requests_are_still_answered(running_pro
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_c19_sighup_does_not_end_the_gateway_or_its_workers(tmp_path, workers):
-    """SIGHUP ended the gateway at once, with all that was under way; workers too."""
+    """SIGHUP used to end the gateway and its workers at once, with all running requests."""
     with ScriptedProvider(["Hello."]) as upstream:
         process = GatewayProcess(
             tmp_path, "hung", f'[[upstream]]\nurl = "{upstream.url}"\n', "--workers", workers
@@ -113,7 +113,7 @@ def test_c19_sighup_does_not_end_the_gateway_or_its_workers(tmp_path, workers):
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_an_unread_log_pipe_blocks_no_request(tmp_path, workers):
-    """Its pipe was full after some 160 requests, and the gateway waited for the reader."""
+    """After about 160 requests the pipe was full, and the gateway waited for its reader."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4_096)
     with ScriptedProvider(["Hello."]) as upstream, os.fdopen(reading) as log:
@@ -129,7 +129,7 @@ def test_an_unread_log_pipe_blocks_no_request(tmp_path, workers):
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_without_free_file_descriptors_connections_wait_and_are_reported(tmp_path, workers):
-    """They were closed without a word, which clients and balancers took for a crash."""
+    """They used to be closed silently, which clients and load balancers took for a crash."""
     with ScriptedProvider(["Hello."]) as upstream, ExitStack() as connected:
         config = f'[[upstream]]\nurl = "{upstream.url}"\n[limits]\nhead_seconds = 600\n'
         process = GatewayProcess(tmp_path, "full", config, "--workers", workers, descriptors=64)
@@ -169,13 +169,13 @@ def test_samples_of_processes_are_added_by_name_and_labels():
 
 
 def write_as_ended(place):
-    """Leave the samples of a process that has ended."""
+    """Write the samples of a process that has ended."""
     SharedMetrics(place, lambda: take_samples("x"))()
     (place / str(os.getpid())).rename(place / "999999999")
 
 
 def test_concurrent_metrics_requests_are_all_answered(tmp_path):
-    """While this process writes its samples for others, as it does once a second."""
+    """Meanwhile this process writes its samples for the others, as it does once a second."""
     write_as_ended(tmp_path)
     metrics = SharedMetrics(tmp_path, lambda: take_samples("x"))
     with ThreadPoolExecutor(8) as pool:
@@ -222,7 +222,7 @@ def test_a_stream_is_finished_before_the_processes_stop(tmp_path):
 
 
 def is_refused(process):
-    """So that who balances sends the next one elsewhere."""
+    """Return whether a new connection is refused, so that a load balancer sends it elsewhere."""
     try:
         httpx.get(f"{process.url}/refold/health", timeout=60)
     except httpx.ConnectError:
@@ -240,7 +240,7 @@ def is_alive(pid):
 
 
 def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
-    """One store, one salt."""
+    """The processes share one store and one salt."""
     with ScriptedProvider(["Go on."]) as upstream:
         config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nlocal = 15_000\n'
         process = GatewayProcess(tmp_path, "workers", config, "--workers", "3")
@@ -256,7 +256,7 @@ def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
 
 
 def test_workers_exit_if_their_parent_is_killed(running_process):
-    """The last of those that share it."""
+    """This is the last test that uses the shared process."""
     process, _ = running_process
     assert eventually(lambda: len(children(process)) == 3)
     orphans = children(process)
@@ -273,7 +273,7 @@ def test_zero_workers_or_several_with_an_in_memory_store_are_refused(workers, st
 
 
 def test_a_broken_off_answer_is_reported_once(tmp_path):
-    """As a request that was cut, not as an error of the server too."""
+    """It is logged as a cut request, and not as a server error too."""
     with ScriptedProvider([Reply("word " * 30, cut_after=2)]) as upstream:
         settings = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 20_000\n'
         process = GatewayProcess(tmp_path, "cut", settings)

@@ -16,7 +16,7 @@ OUR_OWN = {"host", "content-length", "connection", "transfer-encoding"}
 
 
 def read_by_name(shared: Path) -> dict[str, dict]:
-    """Every request by its file and its place in it, from 1 on."""
+    """Return each request by its file and its position in it, from 1 on."""
     by_name = dict[str, dict]()
     for path in sorted((shared / "fixtures/requests").glob("*.jsonl")):
         for at, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -41,7 +41,8 @@ def target_of(row: dict) -> str:
 
 
 def assert_as_sent(came: Received, row: dict) -> None:
-    """Every byte of the body, the target, and every header with its place."""
+    """Assert that every byte of the body, the target and every header in its place are
+    unchanged."""
     sent = request_of(row, "http://up")
     assert (came.method, came.target, came.body) == (row["method"], target_of(row), sent.content)
     passed = [(name.lower(), value) for name, value in came.headers if name.lower() not in OUR_OWN]
@@ -51,7 +52,8 @@ def assert_as_sent(came: Received, row: dict) -> None:
 
 
 def test_recorded_requests_reach_the_upstream_byte_for_byte(shared: Path) -> None:
-    """Every field, header, beta and query of 457 requests of 20 clients (clients.md), when nothing is due."""
+    """Every field, header, beta and query parameter of 457 requests of 20 clients (clients.md) is
+    unchanged if no compaction is due."""
     requests = read_rows(shared)
     pipeline = ScriptedPipeline()
     with ScriptedProvider(["Done."]) as upstream:
@@ -75,11 +77,13 @@ THREADS = {
     *(f"sdk_anthropic_threads:{at}" for at in range(1, 6)),
     "sdk_anthropic_threads_refused:1",
 }
-"""Requests that carry a part of a history that the provider keeps: refused by design, so that the whole of it comes."""
+"""Requests with only a part of a history that the provider stores. They are refused so that the
+client sends all of it."""
 
 
 def test_the_real_pipeline_changes_no_byte_if_no_compaction_is_due(shared: Path) -> None:
-    """Each is decoded, identified, kept and decided, the short ones too, and what goes on is what came."""
+    """Each request, also a short one, is decoded, identified, kept and checked, and sent
+    unchanged."""
     requests, settings = (
         read_by_name(shared),
         Settings(read_above_bytes=0, decide_timeout_seconds=30.0),

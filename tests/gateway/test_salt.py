@@ -1,4 +1,5 @@
-"""The salt beside a gateway's store: one, whoever comes first, on file systems with hard links and without."""
+"""The salt file beside a gateway's store: whichever process comes first, there is one, on file
+systems with and without hard links."""
 
 import asyncio
 import logging
@@ -24,7 +25,7 @@ from tests.support.agent_requests import chat_request
 
 
 def without_links(error: int) -> Callable[[Path, Path], None]:
-    """How a file system answers that has no hard links: FAT with EPERM, others with EOPNOTSUPP."""
+    """Simulate a file system without hard links: FAT fails with EPERM, others with EOPNOTSUPP."""
 
     def link(_: Path, __: Path) -> None:
         raise OSError(error, os.strerror(error))
@@ -62,7 +63,7 @@ def test_a_salt_that_another_process_is_writing_is_waited_for(tmp_path: Path) ->
 
 
 def test_a_salt_that_stays_empty_is_reported(tmp_path: Path) -> None:
-    """Its writer has died; no credential is hashed without a salt."""
+    """Its writer has died. Without a salt no credential is hashed."""
     path = tmp_path / "salt"
     path.touch()
     with pytest.raises(OSError, match=r"salt is empty.*delete it"):
@@ -76,7 +77,7 @@ def test_an_unusable_directory_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("loggers")
 def test_startup_errors_name_the_store_directory_or_the_listening_address(tmp_path: Path) -> None:
-    """Not the draft of a file beside the store, nor a call of Python's."""
+    """They name neither the temporary file beside the store nor a Python function."""
     upstreams = (Upstream(name="up", url="http://127.0.0.1:9"),)
     store = tmp_path / "gone" / "refold.db"
     with pytest.raises(FileNotFoundError, match=f"there is no directory {store.parent}: '{store}'"):
@@ -89,7 +90,7 @@ def test_startup_errors_name_the_store_directory_or_the_listening_address(tmp_pa
 
 
 async def compact_long(served: Gateway) -> None:
-    """A conversation that is long enough, decided about."""
+    """Decide about a conversation that is long enough to compact."""
     outgoing = await served.pipeline.prepare(
         Incoming("openai_chat", "up", "/v1/chat/completions", (), chat_request(60), "c")
     )
@@ -98,7 +99,8 @@ async def compact_long(served: Gateway) -> None:
 
 @pytest.mark.parametrize("saves", [True, False])
 def test_c12_a_gateway_restores_a_deleted_salt_file(tmp_path: Path, *, saves: bool) -> None:
-    """With the next edits that are saved, and at its end: a restart made a new one, and found no edit."""
+    """It is restored with the next saved edits and at shutdown. Previously a restart made a new
+    salt and found no edit."""
     file = tmp_path / "a.db.salt"
 
     async def story() -> bytes:
@@ -166,7 +168,7 @@ except OSError as error:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit for the size of files")
 def test_a_full_disk_error_names_the_salt_file_and_leaves_no_file(tmp_path: Path) -> None:
-    """It said "No space left on device", and not where."""
+    """The error used to be "No space left on device", without a path."""
     command = [sys.executable, "-c", FULL, str(tmp_path / "a.salt")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert str(tmp_path / "a.salt") in done.stdout, done.stderr

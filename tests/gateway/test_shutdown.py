@@ -1,4 +1,4 @@
-"""What a gateway leaves behind when it is stopped, and whom it still answers."""
+"""What a gateway leaves behind when it stops, and which clients it still answers."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def session(steps: int) -> dict[str, object]:
 
 
 def rows(file, table: str, place) -> int:
-    """Of a copy of *file* alone, without what stands beside it."""
+    """Return the rows of a copy of *file* alone, without its side files."""
     alone = shutil.copy(file, place / "alone.db")
     connection = sqlite3.connect(alone)
     try:
@@ -45,7 +45,8 @@ def rows(file, table: str, place) -> int:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_c8_after_sigterm_the_store_file_is_complete_without_its_wal(tmp_path, workers):
-    """`cp refold.db backup.db` after a stop copied a file without any table: all was in the write-ahead log."""
+    """`cp refold.db backup.db` after a stop used to copy a file without tables: everything was in
+    the write-ahead log."""
     with ScriptedProvider(["Hello."]) as upstream:
         config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nm = 16_000\n'
         process = GatewayProcess(tmp_path, "ending", config, "--workers", workers)
@@ -87,7 +88,8 @@ def write_talk(agent: str) -> dict[str, object]:
 
 
 def test_f8_memories_of_the_compact_operation_are_flushed_to_the_configured_file(tmp_path):
-    """S2-55: `flushed_memories` was 0 whatever was done: nothing could name a sink. Agents stay apart, content counts once."""
+    """S2-55: `flushed_memories` was always 0 because no sink could be configured. Agents are kept
+    apart, and equal content counts once."""
     with ScriptedProvider(["Hello."]) as upstream:
         config = f'memory = "facts.db"\n[[upstream]]\nurl = "{upstream.url}"\n'
         process = GatewayProcess(tmp_path, "memory", config)
@@ -124,8 +126,8 @@ REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r
 
 
 async def answers_of_a_server_that_stops(upstream: str, *, used: bool) -> list[bytes]:
-    """What ten connections get that it has not taken yet, or that it has answered once, and which
-    send a request in the moment in which it is stopped."""
+    """Return the responses on ten connections that the server has not accepted yet, or has answered
+    once, and that send a request just as it stops."""
     config = Config(
         upstreams=(Upstream(name="test", url=upstream),),
         salt=b"s",
@@ -165,7 +167,8 @@ async def answers_of_a_server_that_stops(upstream: str, *, used: bool) -> list[b
 
 @pytest.mark.parametrize("used", [False, True])
 def test_c8_connections_opened_before_a_shutdown_are_answered(used):
-    """Balancers answered 502 at each restart: connections that waited, or were kept, were reset under a POST."""
+    """Load balancers answered 502 at each restart: waiting or kept connections were reset during a
+    POST."""
     with ScriptedProvider(["Hello."] * 20) as upstream:
         answers = asyncio.run(answers_of_a_server_that_stops(upstream.url, used=used))
     assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
@@ -173,7 +176,8 @@ def test_c8_connections_opened_before_a_shutdown_are_answered(used):
 
 
 def test_c8_responses_cut_off_by_a_shutdown_are_logged(tmp_path):
-    """The line of such a request said status 200 and no more; the server added a traceback."""
+    """Such a request's log line used to say status 200 and no more, and the server added a
+    traceback."""
     with ScriptedProvider([Reply("Hello. " * 50, pause=60)]) as upstream:
         limits = "[limits]\ngrace_seconds = 1\n"
         config = f'store = ":memory:"\n[[upstream]]\nurl = "{upstream.url}"\n{limits}'

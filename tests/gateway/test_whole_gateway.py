@@ -1,4 +1,4 @@
-"""The whole gateway: the real core behind real HTTP, with a model whose window is too small for its session."""
+"""The whole gateway over real HTTP, with a model whose window is too small for its session."""
 
 import json
 
@@ -13,11 +13,11 @@ from refold.tokens.model_table import Window
 from tests.support.raw_http import eventually
 
 LIMIT = 60_000
-"""Characters that the scripted provider takes."""
+"""Number of characters that the scripted provider accepts."""
 
 
 def provider(asked: Received) -> Reply:
-    """A provider with a window: what is longer is refused, as Anthropic or OpenAI would refuse it."""
+    """Simulate a provider that refuses requests over its window, as Anthropic or OpenAI does."""
     if len(asked.body) > LIMIT:
         if "/messages" in asked.target:
             return Reply("prompt is too long: 20000 tokens > 15000 maximum", status=400)
@@ -72,7 +72,8 @@ def place(request):
 
 @pytest.mark.parametrize("path", APIS)
 def test_a_session_longer_than_the_window_continues_without_an_error(place, path: str) -> None:
-    """A known window is never exceeded; an unknown one once, and the client does not see it."""
+    """A known window is never exceeded. An unknown one is exceeded once, and the client does not
+    notice."""
     upstream, gateway, is_known = place
     edited = []
     with httpx.Client(base_url=gateway.url, timeout=60) as client:

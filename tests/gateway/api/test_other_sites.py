@@ -144,8 +144,8 @@ def test_c13_requests_from_pages_of_other_sites_are_refused(origin: str) -> None
 
 
 def test_c13_a_cross_site_request_without_an_origin_is_refused() -> None:
-    """Browsers send such requests for images, GET forms and typed addresses. Other programs send no
-    Sec-Fetch headers."""
+    """`cross-site` is an image or a GET form, `none` a typed address. Other programs send no such
+    header."""
     assert reason(sec_fetch_site="cross-site") == "foreign_site"
     assert reason(sec_fetch_site="none") == reason(sec_fetch_site="same-origin") == reason() == ""
 

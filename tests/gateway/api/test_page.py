@@ -1,8 +1,9 @@
-"""The page at `/refold/`: its files, and what it does in a real browser. Without one those tests are skipped.
+"""The page at `/refold/`: its files, and its behaviour in a real browser. Without one those tests
+are skipped.
 
-One browser and one gateway serve all, and each test brings the sessions that it looks at. Pictures of the page's
-states are taken for the folder `$REFOLD_PICTURES` (`make pictures`). With the file of axe-core in `$REFOLD_AXE` its
-rules are asked too.
+One browser and one gateway serve all tests, and each test creates its own sessions. `make pictures`
+saves screenshots to the folder `$REFOLD_PICTURES`. If `$REFOLD_AXE` names the file of axe-core, its
+rules are checked too.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""The client to upstreams, on raw sockets: how answers are framed, and when a connection is used again."""
+"""The client to upstreams, on raw sockets: response framing and connection reuse."""
 
 import asyncio
 import datetime as dt
@@ -21,7 +21,8 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 class Server:
-    """Answers each request with the next of *answers*, and closes where that is followed by None."""
+    """Answers each request with the next of *answers*, and closes the connection after one that is
+    followed by None."""
 
     def __init__(self, *answers: bytes | None) -> None:
         self.answers, self.heads, self.bodies, self.connections, self.closed = (
@@ -54,7 +55,8 @@ class Server:
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose clock can be put forward: silences of hours pass at once, and none passes by itself."""
+    """An event loop whose clock can be advanced: silences of hours pass at once, and none passes on
+    its own."""
 
     ahead = 0.0
 
@@ -202,7 +204,7 @@ EVIL = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"
 
 @pytest.mark.parametrize("later", [False, True])
 def test_unasked_bytes_never_answer_the_next_request(later: bool) -> None:
-    """Response splitting: neither bytes right behind an answer, nor bytes on a connection that nobody uses."""
+    """Response splitting: extra bytes right after a response, or on an idle connection."""
     server = Server(OK, OK) if later else Server(OK + EVIL, OK)
 
     async def work(send, client) -> None:
@@ -218,7 +220,8 @@ def test_unasked_bytes_never_answer_the_next_request(later: bool) -> None:
 
 
 def test_headers_are_sent_and_received_byte_for_byte() -> None:
-    """In order, repeats included, in any bytes that a header may have: Latin-1 is not made UTF-8."""
+    """In order, with repeats, in any bytes that a header may have. Latin-1 is not converted to
+    UTF-8."""
     sent = [(b"x-b", b"caf\xe9"), (b"x-a", "café".encode()), (b"x-b", b"\xff\xfe 2")]
     lines = b"".join(b"%b: %b\r\n" % header for header in sent)
     server = Server(b"HTTP/1.1 200 OK\r\n" + lines + b"content-length: 2\r\n\r\nok")
@@ -236,7 +239,7 @@ def test_headers_are_sent_and_received_byte_for_byte() -> None:
 def test_only_idempotent_requests_are_retried_after_a_closed_connection(
     method: str, body: bytes | None, again: bool
 ) -> None:
-    """RFC 9110, 9.2.2: a kept connection that is closed instead of an answer."""
+    """RFC 9110, 9.2.2: the upstream closes a kept connection instead of answering."""
     server = Server(OK, b"", None, OK)
 
     async def work(send, client) -> None:
@@ -313,7 +316,7 @@ def test_a_large_response_is_buffered_only_up_to_the_limit() -> None:
 
 
 def test_an_answer_that_is_not_read_closes_its_connection() -> None:
-    """Nothing of it is counted as waiting for a client."""
+    """None of its bytes count as buffered for a client."""
     server = Server(OK, OK)
 
     async def work(send, client) -> None:
@@ -343,8 +346,9 @@ def test_an_answer_that_is_not_read_closes_its_connection() -> None:
 def test_a_path_prefix_in_both_base_url_and_request_is_sent_once(
     base: str, target: str, asked: str
 ) -> None:
-    """Both `http://127.0.0.1:8000/v1` and the same without a version are usual as a base URL; with both there it was
-    `/v1/v1/models`, a 404 that named nothing. Groq's own SDK names `/openai`, which its preset does too."""
+    """Base URLs with and without a version, such as `http://127.0.0.1:8000/v1`, are both common.
+    With the prefix on both sides the path used to be `/v1/v1/models`, an unexplained 404. Groq's
+    own SDK adds `/openai`, as its preset does."""
     server = Server(OK)
 
     async def work(send, client) -> None:
@@ -389,7 +393,7 @@ def test_a_header_value_with_a_line_break_or_nul_is_refused(value: bytes) -> Non
 
 @pytest.fixture
 def certificate_file(tmp_path, monkeypatch):
-    """A certificate for this machine that is trusted as long as the test runs."""
+    """Create a certificate for this machine that is trusted during the test."""
     key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
     names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])

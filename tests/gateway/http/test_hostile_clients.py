@@ -1,4 +1,4 @@
-"""Clients that mean harm, on raw sockets against the server that `refold serve` runs."""
+"""Malicious clients, on raw sockets against the server that `refold serve` runs."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ LIMITS = Limits(
     body_bytes=100_000,
 )
 HASTY = replace(LIMITS, head_seconds=0.4, body_seconds=0.4)
-"""For those alone who are too slow; whoever is in time has all of it however busy the machine is."""
+"""Limits for tests of slow clients only, so that a busy machine breaks no other test."""
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -90,7 +90,7 @@ AMBIGUOUS = {
 @pytest.mark.parametrize("name", AMBIGUOUS)
 @pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/models"])
 def test_no_request_is_smuggled(place, name: str, path: bytes) -> None:
-    """Whatever a parser may think of these, nothing behind them reaches the upstream."""
+    """However a parser may read these, nothing after them reaches the upstream."""
     upstream, gateway = place
     host = b"" if name == "no host" else b"Host: x\r\n"
     raw = b"POST " + path + b" HTTP/1.1\r\n" + host + (AMBIGUOUS[name] or b"\r\n") + SMUGGLED
@@ -101,7 +101,7 @@ def test_no_request_is_smuggled(place, name: str, path: bytes) -> None:
 
 @pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/models"])
 def test_a_chunked_body_in_http_1_0_is_refused(place, path: bytes) -> None:
-    """RFC 9112, 6.1: a server before this one may have read such a body otherwise."""
+    """RFC 9112, 6.1: a server in front of this one may have framed such a body differently."""
     upstream, gateway = place
     head = (
         b"POST "
@@ -148,7 +148,7 @@ def test_absolute_and_malformed_request_targets_are_refused(place, name: str) ->
 
 
 def test_the_host_header_does_not_change_the_upstream(place) -> None:
-    """No open relay: the host header never decides where a request goes."""
+    """The gateway is no open relay."""
     upstream, gateway = place
     raw = b"GET //other.example/v1/models HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n"
     assert statuses(talk(gateway.port, raw)) == [200]
@@ -202,7 +202,8 @@ BESIDE = {
 
 @pytest.mark.parametrize("name", BESIDE)
 def test_c18_chunk_overhead_and_trailers_of_a_request_share_one_limit(name: str) -> None:
-    """An endless request of many chunks, each with an extension below the limit, was read for ever."""
+    """An endless request of many chunks, each with an extension below the limit, used to be read
+    forever."""
     piece, times = BESIDE[name]
     head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     trailers = b"x: " + b"t" * 4_000 + b"\r\n"
@@ -221,7 +222,8 @@ def test_c18_chunk_overhead_and_trailers_of_a_request_share_one_limit(name: str)
 
 
 def test_c18_a_large_body_in_many_valid_chunks_is_accepted() -> None:
-    """Sizes and line ends of chunks are no attack, however many there are: 200,000 bytes beside 400,000 of body."""
+    """Chunk sizes and line ends are no attack, however many there are: 200,000 bytes beside 400,000
+    of body."""
     head = (
         b"POST /v1/files HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n"
@@ -243,7 +245,7 @@ def test_c18_a_large_body_in_many_valid_chunks_is_accepted() -> None:
 
 
 async def echo(_scope: object, receive: Any, send: Any) -> None:
-    """Answer with the body that came."""
+    """Answer with the received body."""
     body, has_more = b"", True
     while has_more:
         message = await receive()
@@ -253,8 +255,7 @@ async def echo(_scope: object, receive: Any, send: Any) -> None:
 
 
 def answer_to_pieces(raw: bytes, size: int, limits: Limits) -> bytes:
-    """Give *raw* to the server's protocol *size* bytes at a time, as no network promises to, and
-    return the answer."""
+    """Pass *raw* to the server's protocol in pieces of *size* bytes and return the answer."""
 
     async def run() -> bytes:
         loop = asyncio.get_running_loop()
@@ -280,8 +281,9 @@ def answer_to_pieces(raw: bytes, size: int, limits: Limits) -> bytes:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 def test_c18_law_packet_boundaries_in_a_chunked_body_make_no_difference(size: int) -> None:
-    """A chunk that came in pieces was forgiven for its last piece alone, and a slow client's honest
-    body refused. Pieces of 1 to 3 bytes cut each chunk's size, extension and line end."""
+    """The overhead of a split chunk used to be forgiven for its last piece alone, and a slow
+    client's valid body was refused. Pieces of 1 to 3 bytes split each chunk's size, extension and
+    line end."""
     limits = replace(LIMITS, head_bytes=200)
     head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     honest = b"13\r\n0123456789abcdefghi\r\n" * 150 + b"0\r\n\r\n"
@@ -292,7 +294,8 @@ def test_c18_law_packet_boundaries_in_a_chunked_body_make_no_difference(size: in
 
 
 def test_c18_chunk_overhead_of_one_body_does_not_count_for_the_next_head(place) -> None:
-    """12,000 bytes beside a body, then a head of 6,000 that comes in two pieces: each alone is taken."""
+    """12,000 bytes of overhead in a body, then a head of 6,000 bytes in two pieces: each is
+    accepted."""
     _, gateway = place
     body = (b"1;" + b"e" * 4_000 + b"\r\nx\r\n") * 3 + b"0\r\n\r\n"
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
@@ -316,7 +319,8 @@ def test_c18_chunk_overhead_of_one_body_does_not_count_for_the_next_head(place) 
 
 
 def test_c17_http_versions_other_than_1_0_and_1_1_are_refused(place) -> None:
-    """`GET /path` alone (HTTP/0.9) and a request line with HTTP/2.0 went on to the upstream as if they were HTTP/1.1."""
+    """`GET /path` alone (HTTP/0.9) and a request line with HTTP/2.0 used to be forwarded as
+    HTTP/1.1."""
     upstream, gateway = place
     for line in (b"GET /v1/models", b"GET /v1/models HTTP/0.9", b"GET /v1/models HTTP/2.0"):
         answer = talk(gateway.port, line + b"\r\nHost: x\r\n\r\n", wait=60)
@@ -360,8 +364,8 @@ def test_a_body_that_does_not_arrive_times_out_with_408(hasty, path: bytes) -> N
 def test_a_body_that_arrives_too_slowly_is_refused_with_408(
     hasty, path: bytes, start: bytes
 ) -> None:
-    """A letter every few seconds was progress enough to hold one of `requests` for days. What came
-    fast before it earns no more than `body_seconds`."""
+    """One byte every few seconds used to be enough to hold one of `requests` for days. A fast
+    beginning earns no more than `body_seconds`."""
     _, gateway = hasty
     head = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 99000\r\n\r\n" % path
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
@@ -380,7 +384,7 @@ def test_a_body_that_arrives_too_slowly_is_refused_with_408(
 
 @pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/files"])
 def test_a_large_body_over_a_slow_connection_is_accepted(path: bytes) -> None:
-    """It takes longer than a body may be silent, and comes fast enough all the time."""
+    """It takes longer than a body may be silent, but keeps a sufficient rate."""
     piece = b" " * 2_000
     head = b"POST %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n{"
     with ScriptedProvider() as upstream:
@@ -398,8 +402,8 @@ def test_a_large_body_over_a_slow_connection_is_accepted(path: bytes) -> None:
 
 
 def test_a_client_with_a_too_large_body_can_read_the_413_response(place) -> None:
-    """Clients send all of a body before they look for an answer: a connection that was closed
-    before was reset, and agents said "connection error" and tried again."""
+    """Clients send the whole body before they read the response. Closing earlier reset the
+    connection, and agents reported "connection error" and retried."""
     upstream, gateway = place
     size = 30_000_000
     with socket.create_connection(("127.0.0.1", gateway.port)) as line:
@@ -411,7 +415,7 @@ def test_a_client_with_a_too_large_body_can_read_the_413_response(place) -> None
 
 
 def test_a_client_that_does_not_read_its_response_is_disconnected() -> None:
-    """Wherever in the answer it stops: which write is the first to wait depends on the answer's size."""
+    """This holds wherever in the response it stops: the size decides which write blocks first."""
 
     def answer(asked: Received) -> Reply:
         size = int(asked.target.rpartition("=")[2])
@@ -437,7 +441,8 @@ def test_a_client_that_does_not_read_its_response_is_disconnected() -> None:
 
 
 def test_c21_a_slow_reader_costs_little_memory() -> None:
-    """Counted in bytes that wait on both sides of the gateway, which were up to 800,000 for each."""
+    """Counted in bytes buffered on both sides of the gateway, which used to be up to 800,000 per
+    client."""
     with ExitStack() as stack:
         long = Reply(body=(b"x" * 65_536,) * 500, type="text/plain")
         upstream = stack.enter_context(ScriptedProvider([long]))
@@ -541,7 +546,7 @@ def test_bytes_that_are_not_http_are_refused(place) -> None:
 
 
 def test_an_upgrade_request_cannot_smuggle_another_request(place) -> None:
-    """What follows is read as a request like any other, never as another protocol's."""
+    """The bytes that follow are read as a normal request, never as another protocol."""
     upstream, gateway = place
     offer = b"Host: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n"
     raw = b"GET /v1/models HTTP/1.1\r\n" + offer + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SMUGGLED
@@ -658,7 +663,7 @@ def test_variants_of_admin_paths_are_not_sent_upstream_with_any_token(place) -> 
 
 @pytest.mark.parametrize("path", ["/%6detrics", "/%72efold/health", "/refold%2fhealth"])
 def test_percent_encoded_admin_paths_are_answered_with_404(place, path: str) -> None:
-    """A proxy that keeps /refold/ and /metrics from others let /%6detrics through."""
+    """A proxy that blocks /refold/ and /metrics used to let /%6detrics through."""
     upstream, gateway = place
     assert get(gateway.port, path, "Host: localhost") == [404]
     assert get(gateway.port, "/metrics?x=%6d", "Host: localhost") == [200]

@@ -1,4 +1,4 @@
-"""What the gateway is made of, without sockets: events, usage, codings, metrics, headers."""
+"""Parts of the gateway without sockets: events, usage, content codings, metrics, headers."""
 
 import asyncio
 import gzip
@@ -242,7 +242,8 @@ def test_c9_every_content_encoding_is_decoded_in_small_steps(
 @pytest.mark.parametrize("coding", sorted(PACKED))
 @pytest.mark.parametrize("pieces", [1, 7])
 def test_c9_a_decoder_returns_all_of_its_buffered_output(coding: str, pieces: int) -> None:
-    """Brotli gave the first 98,272 bytes of a request that packs well, and the request went out unread."""
+    """Brotli returned the first 98,272 bytes of a highly compressible request, and the request went
+    out unread."""
     plain = json.dumps(
         [{"role": "user", "content": f"line {n}"} for n in range(5_000)]
     ).encode() + bytes(300_000)
@@ -260,7 +261,7 @@ BOMB = bytes(examples_at_night(40_000_000, 200_000_000))
 
 @pytest.fixture(scope="module")
 def bombs() -> dict[str, bytes]:
-    """Some 40 kB that unpack to 40 MB (at night 200 MB); of Brotli 300 bytes."""
+    """Return about 40 kB that decompress to 40 MB (nightly: 200 MB). Brotli needs 300 bytes."""
     quick = {
         "gzip": lambda plain: gzip.compress(plain, 6),
         "deflate": lambda plain: zlib.compress(plain, 6),
@@ -271,7 +272,7 @@ def bombs() -> dict[str, bytes]:
 
 
 def test_decode_piece_returns_none_if_nothing_can_be_decoded() -> None:
-    """An error in it is counted as unread."""
+    """A decoding error is counted as unread."""
     assert decode_piece(create_decoder("gzip"), b"no gzip at all", 2**20) is None
     half = gzip.compress(b"prompt is too long" * 99)[:-30]
     assert decode_piece(create_decoder("gzip"), half, 2**20)
@@ -279,7 +280,8 @@ def test_decode_piece_returns_none_if_nothing_can_be_decoded() -> None:
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
 def test_c9_a_decompression_bomb_is_decoded_in_small_steps(bombs, coding: str) -> None:
-    """Such an answer held up every other request for 2.5 to 6 s: it was unpacked whole, on the event loop."""
+    """Such a response used to block every other request for 2.5 to 6 s: it was decompressed whole,
+    on the event loop."""
     reader = create_decoder(coding)
     assert (
         reader is not None
@@ -301,7 +303,8 @@ def test_c9_a_decompression_bomb_is_decoded_in_small_steps(bombs, coding: str) -
 
 
 def test_c9_the_event_loop_runs_while_a_large_response_is_decoded() -> None:
-    """It goes out in one piece; what it unpacks to is looked at in steps, and the event loop goes on between them."""
+    """It is sent in one piece. Its decompressed form is inspected in steps, and the event loop runs
+    between them."""
 
     async def run() -> int:
         async def send(message: object) -> None: ...
@@ -334,7 +337,7 @@ def test_c9_a_request_body_is_decompressed_off_the_event_loop() -> None:
 
 
 def test_c9_json_that_takes_long_to_parse_is_not_parsed() -> None:
-    """The parser holds up all threads: 3 MB of brackets took as long as 100 MB of text."""
+    """The parser blocks all threads, and 3 MB of brackets took as long as 100 MB of text."""
     usage = b'"usage":{"prompt_tokens":1}}'
     for filling, read in (
         (b"[" + b"[]," * 1_000_000 + b"0]", False),
@@ -460,7 +463,8 @@ def scope(*headers: tuple[bytes, bytes], raw: bytes = b"/v1/x", **fields) -> dic
 
 
 def test_the_application_itself_refuses_invalid_request_heads() -> None:
-    """Smuggling and other servers: the application itself refuses what uvicorn's parser would."""
+    """Against request smuggling, and for other servers: the application refuses the same heads as
+    uvicorn's parser."""
     for headers, status in (
         ([(b"content-length", b"1"), (b"content-length", b"2")], 400),
         ([(b"content-length", b"1"), (b"transfer-encoding", b"chunked")], 400),
@@ -506,14 +510,15 @@ DEEP = b"[" * 30_000
     "event", [b'data: {"type": [1]}', b'data: {"type": {}}', b'data: {"a": ' + DEEP]
 )
 def test_c15_events_of_an_unknown_shape_are_classified_as_content(event: bytes) -> None:
-    """A stream that began with one was answered by 500 in place of the upstream's answer."""
+    """A stream that began with such an event was answered with 500 instead of the upstream's
+    response."""
     assert classify_event(event) == "content"
     assert json.loads(error_body(event)) in (None, {"type": [1]}, {"type": {}})
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 def test_c15_usage_that_is_nested_too_deeply_is_not_read(kind: str) -> None:
-    """A stream was cut off there."""
+    """Such a stream used to be cut off there."""
     tap = UsageTap(kind)
     list(tap.feed(b'data: {"usage": %b\n\n' % DEEP if "stream" in kind else b'{"usage": %b' % DEEP))
     assert tap.usage() is None

@@ -1,4 +1,4 @@
-"""Which model a request names: one table for everything that asks."""
+"""The model that a request names, read by one function for all callers."""
 
 import json
 
@@ -53,7 +53,8 @@ NAMES = {
 
 @pytest.mark.parametrize("path", NAMES)
 def test_f12_the_model_of_a_request_is_read_from_its_path(path: str) -> None:
-    """Such a model was routed by one name and measured by another: `org/name` and `org`, `ft:gpt-4o` and `ft`."""
+    """Such a model was routed by one name and counted by another: `org/name` and `org`, `ft:gpt-4o`
+    and `ft`."""
     assert request_model(path, {}) == NAMES[path]
     assert request_model(path, {"model": 3}) == request_model(path, {"model": ""}) == NAMES[path]
 
@@ -65,7 +66,7 @@ def test_f12_the_body_names_the_model_unless_the_path_calls_one(path: str) -> No
 
 
 def test_a_too_long_model_name_is_truncated() -> None:
-    """Names are remembered in several tables: a thousand of 5 MB were held."""
+    """Names are cached in several tables, which held a thousand names of 5 MB."""
     name = "local-" + "x" * 10_000
     short = name[:LONGEST_NAME]
     assert request_model("/v1/chat/completions", {"model": name}) == short

@@ -1,4 +1,4 @@
-"""Which upstream a request goes to: no key goes to a provider that it is not for."""
+"""Routing of requests to upstreams: a key is sent only to the provider that it is for."""
 
 import gzip
 import json
@@ -113,7 +113,8 @@ ups = st.builds(
 def test_a_key_is_refused_if_several_upstreams_fit_and_one_is_for_some_models(
     upstreams: list[Upstream], apis: tuple[str, ...]
 ) -> None:
-    """Never to one that is bound to other APIs; never to a default beside one that is for some models."""
+    """It is never sent to an upstream of other APIs, nor to a default upstream beside one for some
+    models."""
     name = choose(upstreams, apis)
     bound = [upstream for upstream in upstreams if set(apis) & set(upstream.apis)]
     fitting = bound or [upstream for upstream in upstreams if not upstream.apis]
@@ -178,7 +179,7 @@ PRESETS = [preset("openai"), preset("anthropic"), preset("openrouter")]
 
 
 def send(upstreams: list[Upstream], path: str, key: bytes, model: str = "") -> str:
-    """Where a request with this key goes; empty if it is refused."""
+    """Return the upstream of a request with this key, or an empty string if it is refused."""
     asked = head(path, (b"authorization", key))
     keys = list_keys(asked)
     try:
@@ -252,7 +253,7 @@ def test_long_keys_and_paths_are_checked_without_delay(part: str) -> None:
 
 @contextmanager
 def place(*specs: dict, **limits):
-    """A gateway before upstreams of these settings."""
+    """Return a gateway in front of upstreams with these settings."""
     with ExitStack() as stack:
         servers = {spec["name"]: stack.enter_context(ScriptedProvider()) for spec in specs}
         upstreams = tuple(Upstream(url=servers[spec["name"]].url, **spec) for spec in specs)
@@ -282,7 +283,7 @@ def body(model: str) -> bytes:
 
 
 compress = partial(gzip.compress, mtime=0)
-"""The same bytes in every second."""
+"""Compress to the same bytes at any time."""
 
 TWO = ({"name": "a", "models": ("claude-*", "gemini-*", "gpt-*")}, {"name": "b"})
 CONTENTS = json.dumps({"contents": [{"role": "user", "parts": [{"text": "x"}]}]}).encode()
@@ -299,7 +300,8 @@ CONTENTS = json.dumps({"contents": [{"role": "user", "parts": [{"text": "x"}]}]}
     ],
 )
 def test_side_requests_are_routed_by_model_and_sent_byte_for_byte(path: str, sent: bytes) -> None:
-    """And byte for byte, compressed or not; other models' go to the other."""
+    """They are sent unchanged, compressed or not. Requests for other models go to the other
+    upstream."""
     with place(*TWO) as (gateway, servers):
         assert ask(gateway, path, sent, x_api_key="KEY")[0] == 200
         assert (

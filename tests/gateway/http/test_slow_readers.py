@@ -1,4 +1,4 @@
-"""A connection that is closed is given up when its client takes nothing more."""
+"""A closed connection is aborted if its client stops reading."""
 
 import asyncio
 import socket
@@ -13,13 +13,13 @@ from tests.support.raw_http import eventually
 
 
 class Wire:
-    """A transport that keeps what is written."""
+    """A transport that records what is written."""
 
     def __init__(self, *remainders: int) -> None:
         self.written: list[bytes] = []
         self.closed = self.aborted = False
         self.remainders = [*remainders]
-        """Bytes that the client has not taken, at each look."""
+        """Number of unread bytes at each check."""
 
     def get_write_buffer_size(self) -> int:
         return self.remainders.pop(0) if self.remainders else 0
@@ -57,7 +57,7 @@ def test_a_closing_connection_is_aborted_if_the_client_stops_reading(
 
 
 def test_accepted_connections_have_tcp_nodelay():
-    """Each answer took 40 ms longer if its listening socket came from `socket.create_server`."""
+    """If the listening socket came from `socket.create_server`, each response took 40 ms longer."""
     config = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), salt=b"s")
     with serving(config) as gateway:
         connections = gateway.server.server_state.connections

@@ -1,4 +1,4 @@
-"""Bodies that Python reads and a provider may not: they go through as they came (C22)."""
+"""Bodies that Python can parse but a provider may refuse are sent unchanged (C22)."""
 
 import json
 import logging
@@ -41,7 +41,7 @@ STRICT = {
 def test_c22_a_body_that_is_not_strict_json_is_sent_unchanged(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Bodies that are no strict JSON were edited all the same."""
+    """Bodies that are not strict JSON used to be edited."""
     with Driver() as driver, caplog.at_level(logging.WARNING):
         out = driver(LOOSE[name], "openai_chat")
         assert out.body is LOOSE[name]
@@ -56,7 +56,7 @@ def test_c22_a_body_that_is_not_strict_json_is_sent_unchanged(
 def test_c22_a_body_with_nan_or_infinity_is_sent_unchanged_and_compact_refuses_it(
     name: str,
 ) -> None:
-    """The library edited such texts all the same."""
+    """The library used to edit such texts."""
     with Driver() as driver:
         out = driver(NO_JSON[name], "openai_chat")
         assert out.body is NO_JSON[name]
@@ -95,7 +95,7 @@ def test_c22_law_output_of_json_dumps_without_nan_is_strict(
 
 @pytest.mark.parametrize("number", ["1e999", "-1E400"])
 def test_c22_a_number_too_large_for_python_is_sent_unchanged(number: str) -> None:
-    """It is strict JSON, but what was edited beside it said `Infinity`, which is none."""
+    """It is strict JSON, but an edit used to write it as `Infinity`, which is not."""
     body = WHOLE.replace(b'"role": "tool"', b'"role": "tool", "weight": ' + number.encode())
     with Driver(strategies=(ClearToolResults(keep=1),)) as driver:
         out = driver(body, "openai_chat")

@@ -1,4 +1,5 @@
-"""OpenTelemetry in the gateway, with the real SDK: one span a request, traceparent continued, nothing that was said."""
+"""OpenTelemetry in the gateway, with the real SDK: one span per request, traceparent continued, no
+message text."""
 
 import json
 import subprocess
@@ -26,7 +27,7 @@ SECRET = "geheimes Wort"
 
 
 class Traced:
-    """A gateway whose spans are kept in memory, before a provider that says what it is told."""
+    """A gateway whose spans are kept in memory, in front of a scripted provider."""
 
     def __init__(self, script=None, provider: TracerProvider | None = None) -> None:
         self.spans = InMemorySpanExporter()

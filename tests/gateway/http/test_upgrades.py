@@ -1,4 +1,5 @@
-"""Upgrades that are not taken: the request and what follows it are read as if none had been offered (RFC 9110, 7.8)."""
+"""Declined upgrades: the request and what follows are read as if no upgrade had been offered (RFC
+9110, 7.8)."""
 
 import json
 import socket
@@ -16,7 +17,7 @@ BODY = json.dumps(
     {"model": "m", "messages": [{"role": "user", "content": "Hello from Java."}]}
 ).encode()
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nHost: x\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\n"
-"""What Java's `java.net.http.HttpClient` sends with every request of a new connection."""
+"""Headers that Java's `java.net.http.HttpClient` sends with each request of a new connection."""
 POST = (
     b"POST /v1/chat/completions?a=%41 HTTP/1.1\r\n"
     + OFFER
@@ -45,7 +46,7 @@ def pieces(raw: bytes, *places: int) -> list[bytes]:
 
 
 def send_parts(port: int, parts: list[bytes]) -> bytes:
-    """What is answered to *parts*, each in a packet of its own."""
+    """Return the response to *parts*, each sent in a packet of its own."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for part in parts:
@@ -102,7 +103,7 @@ def test_a_websocket_upgrade_is_refused_and_the_connection_stays_open(place, met
 
 
 def test_an_invalid_head_is_refused_with_an_upgrade_offer_too(place) -> None:
-    """Two lengths, a length and chunks, many headers: refused with an upgrade as without."""
+    """Two lengths, a length and chunks, or many headers: refused with an upgrade as without."""
     upstream, gateway = place
     for rest, status in (
         (b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
@@ -116,7 +117,7 @@ def test_an_invalid_head_is_refused_with_an_upgrade_offer_too(place) -> None:
 
 @pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/files"])
 def test_a_half_sent_body_does_not_delay_the_shutdown(place, path: bytes) -> None:
-    """Though the body could take `body_seconds` and streams `grace_seconds`."""
+    """Even though the body may take `body_seconds` and streams `grace_seconds`."""
     _, gateway = place
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as line:
         line.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")

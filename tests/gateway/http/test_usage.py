@@ -1,4 +1,4 @@
-"""Usage of answers that do not come to their end: what a provider says on the way is not what it bills."""
+"""Usage of responses that end early: usage reported on the way is not what the provider bills."""
 
 import json
 from itertools import pairwise
@@ -66,13 +66,13 @@ def chunk(text: str, finish: str | None = None) -> dict[str, Any]:
 
 
 def chat() -> list[dict[str, Any]]:
-    """As OpenAI says it: null in each chunk, and a last one without a choice."""
+    """OpenAI's usage: null in each chunk, and a last chunk without choices."""
     none = {"usage": None}
     return [*[chunk("hi") | none] * 5, chunk("", "stop") | none, {"choices": [], **chat_usage(500)}]
 
 
 def counting_chat() -> list[dict[str, Any]]:
-    """As servers say it that count on in each chunk."""
+    """A server that repeats the running usage in each chunk."""
     return [
         *(chunk("hi") | chat_usage(count) for count in range(1, 6)),
         chunk("", "stop") | chat_usage(500),
@@ -80,18 +80,18 @@ def counting_chat() -> list[dict[str, Any]]:
 
 
 def late_chat() -> list[dict[str, Any]]:
-    """As servers say it that name a choice in the last chunk too: `[DONE]` ends it."""
+    """A server with a choice in the last chunk too: `[DONE]` ends the stream."""
     return [*[chunk("hi")] * 5, chunk("", "stop"), chunk("") | chat_usage(500)]
 
 
 def groq_chat() -> list[dict[str, Any]]:
-    """As Groq says it, whose SDK cannot ask for it otherwise."""
+    """Groq's usage, which its SDK has no option to request."""
     last = chunk("", "stop") | {"x_groq": {"id": "req", **chat_usage(500)}}
     return [chunk("hi") | {"x_groq": {"id": "req"}}, *[chunk("hi")] * 5, last]
 
 
 def moonshot_chat() -> list[dict[str, Any]]:
-    """As Moonshot says it, with the reason to end."""
+    """Moonshot's usage, in the chunk with the finish reason."""
     ends = {"delta": {}, "finish_reason": "stop", **chat_usage(500)}
     return [*[chunk("hi")] * 6, {"choices": [ends]}]
 
@@ -145,7 +145,7 @@ STREAMS = {
 
 
 def write_events(name: str) -> list[bytes]:
-    """The events on the wire."""
+    """Return the events in wire form."""
     done = [b"data: [DONE]\n\n"] if "chat" in name else []
     return [b"data: " + json.dumps(event).encode() + b"\n\n" for event in STREAMS[name]] + done
 
@@ -159,7 +159,8 @@ def tap_usage(pieces: list[bytes], kind: str = SSE) -> Any:
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_cut_after_any_event_reports_all_of_its_usage_or_none(name: str) -> None:
-    """Cut behind any event; Anthropic's first one says one token of output, which is none yet."""
+    """The stream is cut after any event. Anthropic's first event reports one output token before
+    there is any."""
     events = write_events(name)
     whole = tap_usage(events)
     assert 500 in whole.values()
@@ -186,7 +187,7 @@ def test_a_stream_cut_at_any_byte_reports_all_of_its_usage_or_none(
 @pytest.mark.parametrize("odd", [5, "x", None, [], {}, [5, None, []], {"a": 1}])
 @pytest.mark.parametrize("name", ["type", "choices", "candidates", "response", "message"])
 def test_usage_is_read_from_events_of_an_unknown_form(name: str, odd: Any) -> None:
-    """What is no stream of an API that is known says its usage as it likes."""
+    """A stream of an unknown API may report its usage in any form."""
     usage = {"input_tokens": 5, "output_tokens": 2}
     event = b"data: " + json.dumps({name: odd, "usage": usage}).encode() + b"\n\n"
     assert tap_usage([event, b"data: [DONE]\n\n"]) == usage
@@ -213,7 +214,7 @@ def test_an_answer_that_is_not_complete_is_booked_without_usage(name: str, ends:
 
 
 def read_some(url: str, ends: str) -> None:
-    """Read the beginning of an answer, or, unless the client leaves, what there is of it."""
+    """Read the beginning of a response, or, unless the client leaves, all of it."""
     with httpx.stream("POST", url, json={"stream": True}, timeout=60) as answer:
         pieces = answer.iter_raw()
         assert next(pieces)
@@ -226,7 +227,8 @@ def read_some(url: str, ends: str) -> None:
 
 
 def test_usage_is_booked_if_the_client_closes_after_the_last_event() -> None:
-    """Many close the connection at the last event, before the upstream has ended its answer."""
+    """Many clients close the connection at the last event, before the upstream has ended its
+    response."""
     pipeline = ScriptedPipeline()
 
     def play(asked: Received) -> Reply:

@@ -1,4 +1,5 @@
-"""The net ledger: what calls were billed, what they would have been without us, and that it adds up."""
+"""The net ledger: what calls were billed, what they would have cost without Refold, and that it
+adds up."""
 
 import asyncio
 import itertools
@@ -74,7 +75,7 @@ WORDS = "one two three four five six seven eight nine ten " * 40
 
 
 def chat(steps: int, *, again: Sequence[int] = (), words: str = WORDS, model: str = "m") -> bytes:
-    """A session of so many calls; those in *again* ask for the first file once more."""
+    """Return a session of this many calls. Those in *again* read the first file once more."""
     messages: list[Any] = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Fix the bug."},
@@ -89,8 +90,8 @@ def chat(steps: int, *, again: Sequence[int] = (), words: str = WORDS, model: st
 
 
 class Provider:
-    """Bills as a provider with a prompt cache does: the longest beginning that it has seen within *lifetime* seconds is
-    read, all else is written. It counts ten percent more tokens than characters over four."""
+    """Bills like a provider with a prompt cache: it reads the longest prefix seen within *lifetime*
+    seconds and writes the rest. It counts ten percent more tokens than characters over four."""
 
     def __init__(self, lifetime: float = 300.0) -> None:
         self.lifetime, self.written_at = lifetime, dict[int, float]()
@@ -116,7 +117,7 @@ class Provider:
 
 
 class ByTime(Provider):
-    """Says as Anthropic does what was written for how long: a quarter for an hour."""
+    """Reports cache writes by lifetime as Anthropic does: a quarter is for an hour."""
 
     def usage(self, body: bytes, when: float) -> dict[str, Any]:
         details = super().usage(body, when)["prompt_tokens_details"]
@@ -137,7 +138,7 @@ class ByTime(Provider):
 def merge_entries(
     entries: Iterable[Entry], into: Mapping[EntryKey, Sums] | None = None
 ) -> dict[EntryKey, Sums]:
-    """Add up *entries* by key, and what is there."""
+    """Add *entries* up by key, together with existing ones."""
     sums_by_key = dict(into or {})
     for key, sums in entries:
         sums_by_key[key] = sums_by_key[key] + sums if key in sums_by_key else sums
@@ -145,7 +146,7 @@ def merge_entries(
 
 
 class Book:
-    """A ledger in memory, which fails as often as it is told to."""
+    """A ledger in memory that fails a given number of times."""
 
     def __init__(self, failures: int = 0) -> None:
         self.failures, self.entries, self.closed = failures, dict[EntryKey, Sums](), False
@@ -173,7 +174,7 @@ class Book:
 
 
 def make_writer(rates: RatesOf, book: Book, counters: Counters) -> LedgerWriter:
-    """A writer of *book*, with tables of sessions that nobody reads."""
+    """Return a writer of *book*, with tables of sessions that nobody reads."""
     database = book.tables = open_ledger_database(":memory:")
     parts = Sessions(database, time.time), CallLog(database), counters
     transcripts = open_transcripts(":memory:", None, time.time)
@@ -181,7 +182,8 @@ def make_writer(rates: RatesOf, book: Book, counters: Counters) -> LedgerWriter:
 
 
 class Gateway:
-    """A pipeline with its books, and two providers: one gets what is sent, the other what was said."""
+    """A pipeline with its ledger, and two providers: one gets the edited requests, the other the
+    original ones."""
 
     def __init__(self, rates: Rates | None = RATES, **settings: Any) -> None:
         self.now = 1_000_000.0
@@ -226,7 +228,7 @@ class Gateway:
         return out
 
     def idle(self) -> None:
-        """Let background work end."""
+        """Wait for background work."""
 
         async def settle() -> None:
             await asyncio.gather(*self.pipeline.background.tasks)
@@ -250,7 +252,7 @@ def test_every_token_is_billed_once_and_the_input_of_a_long_prompt_costs_more():
 
 
 def test_all_iterations_of_a_call_are_billed():
-    """Anthropic's top level leaves out what its own compaction took."""
+    """Anthropic's top-level usage leaves out its own compaction."""
     first = {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500}
     second = {"type": "message", "input_tokens": 23_000, "output_tokens": 1_000}
     usage = {"input_tokens": 23_000, "output_tokens": 1_000, "iterations": [first, second]}
@@ -281,7 +283,7 @@ FIVE = {"type": "ephemeral", "ttl": "5m"}
 
 
 def mark_request(*marks: dict[str, str]) -> bytes:
-    """A request with these marks of the cache, the first on the system prompt."""
+    """Return a request with these cache marks, the first on the system prompt."""
     texts = [{"type": "text", "text": WORDS, "cache_control": mark} for mark in marks]
     messages = [{"role": "user", "content": texts[1:] or "hi"}]
     return json.dumps(
@@ -304,7 +306,8 @@ def mark_request(*marks: dict[str, str]) -> bytes:
 def test_five_minute_and_one_hour_cache_writes_have_their_own_prices(
     usage: dict[str, Any], marks: Any, dollars: float
 ):
-    """As the usage says; by the request's marks only where it does not: one for an hour is never behind one for less."""
+    """The usage decides. Without it the request's marks do: a mark for an hour never follows one
+    for five minutes."""
     rates = find_rates("claude-opus-4-5")
     assert rates is not None and (rates.write, rates.hour) == (6.25, 10)
     incoming = Incoming("anthropic", "up", "/v1/messages", (), mark_request(*marks), "t")
@@ -340,7 +343,7 @@ def test_one_hour_cache_writes_without_their_own_price_cost_the_write_price():
     ],
 )
 def test_rates_for_compaction_follow_the_cache_lifetime_of_the_request(body: bytes, hour: bool):
-    """A compaction writes the end of the request anew, which a mark of five minutes keeps for five minutes."""
+    """A compaction rewrites the end of the request, where a five-minute mark applies."""
     assert has_hour_cache(body) is hour
     rates = find_request_rates(Settings(), "claude-opus-4-5", body)
     assert rates is not None
@@ -364,7 +367,7 @@ USAGES = st.builds(
     st.lists(st.tuples(USAGES, st.integers(0, 12), st.floats(0, 1_000)), min_size=1, max_size=12)
 )
 def test_without_edits_the_counterfactual_equals_the_bill(calls):
-    """Whatever is reported, whatever the client rewinds, however long it pauses."""
+    """This holds for any usage, rewind and pause."""
     accounts, when, total = Accounting(lambda model: RATES), 0.0, Sums()
     for usage, steps, pause in calls:
         when += pause
@@ -391,8 +394,8 @@ def test_without_edits_the_counterfactual_equals_the_bill(calls):
 
 @pytest.mark.parametrize("pause", [10.0, 1_000.0])
 def test_the_counterfactual_is_what_a_provider_would_have_billed(pause: float):
-    """A provider that got the unedited requests bills what we reckon, within three percent: with a cache that lives
-    from call to call, and with one that has lapsed each time."""
+    """A provider that got the unedited requests would bill our estimate, within three percent,
+    whether the cache is always warm or always expired."""
     with Gateway() as gateway:
         for steps in range(1, 90, 2):
             out = gateway.call(chat(steps), seconds=pause)
@@ -422,7 +425,7 @@ def test_the_counterfactual_has_the_same_share_of_one_hour_cache_writes():
 
 
 def test_a_session_that_compaction_made_dearer_is_shown_as_a_loss():
-    """The cache was broken, and the session ended before that was earned."""
+    """The cache was broken, and the session ended before the saving made up for it."""
     with Gateway() as gateway:
         for steps in range(1, 90):
             if gateway.call(chat(steps)).edits:
@@ -435,7 +438,7 @@ def test_a_session_that_compaction_made_dearer_is_shown_as_a_loss():
 
 
 def test_after_a_restart_the_counterfactual_keeps_the_share_of_cached_tokens():
-    """After a restart nothing is known of the calls before."""
+    """After a restart the calls before are unknown."""
     with Gateway() as gateway:
         for steps in range(1, 60, 2):
             gateway.call(chat(steps))
@@ -461,7 +464,7 @@ def test_calls_that_would_have_exceeded_the_window_are_counted_separately():
 
 
 def test_shadow_mode_changes_nothing_and_estimates_the_bill_with_edits():
-    """What is reckoned is what the same session is billed when its edits are sent, within three percent."""
+    """The estimate equals the bill of the same session with its edits, within three percent."""
     with Gateway() as real, Gateway(shadow=True) as shadow:
         for steps in range(1, 64, 2):
             body = chat(steps)
@@ -542,7 +545,7 @@ def test_calls_of_models_without_a_price_have_tokens_but_no_cost():
 
 
 def test_calls_outside_conversations_are_billed_and_save_nothing():
-    """Titles, deltas, what cannot be read: the bill must be whole."""
+    """These are titles, deltas and unreadable requests. The bill must be complete."""
     title = {"model": "m", "messages": [{"role": "system", "content": "You are a title generator"}, {"role": "user", "content": "x"}]}  # fmt: skip
     with Gateway() as gateway:
         assert gateway.call(json.dumps(title).encode()).ticket is None
@@ -655,7 +658,8 @@ def test_sum_sessions_returns_the_sums_of_the_sessions_entries(entries, asked):
 
 
 def lines(count: int) -> dict[EntryKey, Sums]:
-    """So many lines of an hour each, of several tenants and models, a thousand sessions among them."""
+    """Return this many ledger lines of an hour each, of several tenants and models, with a thousand
+    sessions among them."""
     keys = (
         EntryKey(n % 7 * 3_600, f"t{n % 3}", f"s{n % 1_000}", f"m{n}", "reported")
         for n in range(count)
@@ -680,7 +684,7 @@ def test_a_ledger_of_many_pages_is_read_once_and_in_order(count):
 
 
 def test_a_report_is_made_without_the_whole_ledger_in_memory():
-    """Entries are taken in one after another; none is kept."""
+    """Entries are added up one after another, and none is kept."""
     alive = set[int]()
 
     class Counted(Sums):
@@ -701,7 +705,7 @@ def test_a_report_is_made_without_the_whole_ledger_in_memory():
 
 @pytest.mark.parametrize("count", [0, 4_000])
 def test_summing_a_session_does_not_depend_on_the_size_of_the_ledger(count):
-    """Whatever else the ledger holds, the same work: counted in steps of SQLite's machine."""
+    """The work is counted in steps of SQLite's virtual machine."""
     ledger, steps = open_ledger(":memory:"), itertools.count()
     ledger.add(lines(count) | {EntryKey(0, "t", "mine", "m", "reported"): Sums(calls=3)})
     with ledger._database.connection("read") as connection:
@@ -732,7 +736,7 @@ def test_a_ledger_of_an_older_version_is_migrated(tmp_path):
 
 
 def test_several_writers_add_to_one_ledger_file(tmp_path):
-    """Two gateways with one store, at the same time; a report may be read meanwhile."""
+    """Two gateways with one store write at the same time, and a report may be read meanwhile."""
     store, key, one_call = (
         str(tmp_path / "refold.db"),
         EntryKey(0, "t", "s", "m", "reported"),
@@ -785,7 +789,8 @@ def test_a_failing_ledger_loses_no_entry_and_stops_no_request(caplog):
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_a_batch_whose_commit_reply_is_lost_is_booked_once(tmp_path, kind, request):
-    """The connection broke between a commit and its answer: tokens and money were added again."""
+    """The connection broke between a commit and its reply, and the retry added tokens and money
+    again."""
 
     class Unanswered(Ledger):
         times = 0
@@ -841,7 +846,7 @@ LARGE = Incoming("openai_chat", "up", "/v1", (), b" " * (MAX_WAITING_BYTES // 20
 def test_entries_beyond_the_queue_limit_are_counted_as_lost(
     item: BilledCall | SummaryCost, most: int
 ):
-    """Calls were bounded by number alone, and each waits with its request."""
+    """Only the number of calls used to be limited, and each keeps its request while it waits."""
     counters, going = Counters(), threading.Event()
 
     class Slow(Book):
@@ -887,7 +892,7 @@ def test_a_model_name_is_shortened_and_cleaned_for_the_database():
 
 
 def test_each_fork_of_a_conversation_is_accounted_for_by_its_own_past():
-    """Two branches that take turns each read what their own last call wrote."""
+    """Two alternating branches each read from the cache what their own last call wrote."""
     with Gateway() as gateway:
         for steps in range(1, 42, 2):
             gateway.call(chat(steps))

@@ -1,4 +1,4 @@
-"""Ledger and transcripts in a real PostgreSQL database, with the store's own tables beside them."""
+"""The ledger and transcripts in a real PostgreSQL database, beside the store's own tables."""
 
 from threading import Thread
 from time import time
@@ -17,7 +17,8 @@ DAY = 86_400.0
 
 
 def test_gateways_on_several_machines_add_to_one_ledger(url):
-    """They may all be the first; edits' version stays what it is, so no edit is read again for it."""
+    """Each may be the first to open it. The version of the edits does not change, so no edit is
+    read again."""
     key, sums = (
         EntryKey(3_600, "t", "s", "m\u4e2d", "reported"),
         Sums(calls=1, cost_read=2**40, would_cost=-(2**41)),
@@ -65,7 +66,7 @@ def test_a_ledger_of_an_older_version_is_migrated(url):
 
 
 def test_a_ledger_of_many_pages_is_read_once_and_in_order(url):
-    """In the order of the database, which is that of its pages."""
+    """The order is that of the database, also across pages."""
     ledger = open_ledger(url)
     booked = {
         EntryKey(n % 3, "tT"[n % 2], f"s{n}", "mM-_ é"[n % 6], "reported"): Sums(calls=n)
@@ -98,7 +99,7 @@ def test_transcripts_grow_fork_and_expire(url):
 
 
 def test_f16_both_databases_report_the_same_entries(url, tmp_path):
-    """Sessions, their figures and the totals, as the page asks for them."""
+    """Sessions, their figures and the totals, as the page requests them."""
     key = EntryKey(3_600, "t", "s0", "m", "reported")
     lines = {
         key._replace(
@@ -139,7 +140,7 @@ def list_session(number: int) -> tuple[str, ListedSession]:
 
 
 def test_the_number_of_round_trips_does_not_depend_on_the_number_of_rows(url, tmp_path):
-    """However many they are, it is waited for as often: a database may be far away."""
+    """A database may be far away."""
     ledger, waits, place = open_ledger(url), [], tmp_path / "trace"
     for count in (1, 300):
         with ledger._database.connection("trace") as connection:
@@ -154,7 +155,7 @@ def test_the_number_of_round_trips_does_not_depend_on_the_number_of_rows(url, tm
 
 
 def test_concurrent_writers_of_the_same_sessions_do_not_fail(url):
-    """Whichever order their calls came in: a balancer may send a session to any gateway."""
+    """Their calls may come in any order: a load balancer may send a session to any gateway."""
     rows, failures = list(map(list_session, range(2_000))), []
 
     def work(rows) -> None:
@@ -175,7 +176,7 @@ def test_concurrent_writers_of_the_same_sessions_do_not_fail(url):
 
 
 def test_processes_that_record_one_session_at_once_keep_its_latest_history(url):
-    """Consecutive turns of a fast agent come to two workers, which write within the same second."""
+    """Consecutive turns of a fast agent reach two workers, which write within the same second."""
     connections = [open_transcripts(url, DAY, Clock()) for _ in range(4)]
     words, failures = [f"word {n}" for n in range(40)], []
 

@@ -1,4 +1,5 @@
-"""`refold report` over a store that a gateway is writing to: its sums are what the upstream reported."""
+"""`refold report` on a store that a gateway is writing to: its sums equal the usage that the
+upstream reported."""
 
 import json
 import os
@@ -81,7 +82,8 @@ def report(store: str, *options: str) -> dict:
 
 
 def sums(store: str) -> dict:
-    """The sums over all calls; nothing before the first of them is booked, which makes the ledger."""
+    """Return the sums over all calls. The first call creates the ledger, so before it they are
+    empty."""
     done = CliRunner().invoke(refold, ["report", "--store", store, "--json"])
     if isinstance(done.exception, StoreError):
         return Counter(unreported=Counter())
@@ -153,7 +155,7 @@ def test_a_context_error_that_was_retried_is_counted_in_one_metric_series(place)
 
 
 def test_without_an_option_the_store_of_the_environment_is_reported(place) -> None:
-    """As for `serve`: what a gateway was given as REFOLD_STORE is reported."""
+    """Like `serve`, `report` reads REFOLD_STORE."""
     serving, store, directory = place
     with httpx.Client(base_url=serving.url, timeout=60) as client:
         ask(client, "/v1/messages", body("/v1/messages", 2))
@@ -238,7 +240,7 @@ def test_the_text_report_shows_refetched_results_and_their_cost(tmp_path) -> Non
 
 
 def test_b16_a_report_without_prices_shows_tokens_and_no_dollars(tmp_path) -> None:
-    """It said `?`, and "$0.0000 of what was saved is of these"."""
+    """It used to print `?` and "$0.0000 of what was saved is of these"."""
     store = str(tmp_path / "refold.db")
     ledger = open_ledger(store)
     own = Sums(calls=9, unpriced=9, fresh=1_000, would_fresh=51_000, avoided=3, refetches=1)
@@ -258,8 +260,8 @@ def test_b16_a_report_on_a_library_store_names_the_command_to_use(tmp_path) -> N
 
 
 def test_a_report_before_any_gateway_has_run_says_so(tmp_path, monkeypatch) -> None:
-    """It was an error for whoever had only looked at `refold run --print`. A store that is named
-    may be misspelt."""
+    """It used to be an error for users who had only run `refold run --print`. A store named
+    explicitly may be misspelt, and stays an error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_DATA_HOME", "REFOLD_STORE"):

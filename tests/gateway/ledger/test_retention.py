@@ -1,4 +1,4 @@
-"""What is deleted by its age: never what a session that goes on needs, and no sum."""
+"""Deletion by age: never what an active session needs, and no sum."""
 
 import json
 import time
@@ -25,7 +25,7 @@ from tests.support.command_line import refold
 from tests.support.pipeline_driver import Driver
 
 DAY = 24
-"""Hours."""
+"""A day in hours."""
 TIPS = ("a", "b", "c")
 
 
@@ -41,7 +41,7 @@ def place(request, tmp_path_factory):
 
 
 def execute(store: SQLStore, statement: str) -> None:
-    """Run a statement on tables that are called the same in both databases but for a prefix."""
+    """Execute a statement on tables whose names differ between the databases only by a prefix."""
     with store._database.transaction(edits=False) as connection:
         prefix = "refold_" if store._database.placeholder == "%s" else ""
         connection.execute(statement.format(prefix=prefix))
@@ -67,7 +67,8 @@ STEPS = st.one_of(
 @settings(max_examples=25, deadline=None)
 @given(st.lists(STEPS, max_size=20))
 def test_law_used_edits_are_kept_and_unused_edits_are_pruned(place, steps):
-    """An edit is there if it was saved or found since, to the hours that a use may stay unnoted."""
+    """An edit is kept if it was saved or found since the limit, up to the hours for which a use may
+    go unrecorded."""
     with closing(open_store(place)) as store:
         clear(store)
         ages = dict[Edit, int]()
@@ -127,7 +128,7 @@ def test_pruning_covers_many_pages_of_rows(place, monkeypatch):
 
 def test_law_nothing_of_an_active_session_is_pruned():
     """A process that knows the session, one that does not, and a client that rewrites the beginning
-    of its history much later: what each result was shown as comes back."""
+    of its history much later all show each result as before."""
     times, steps = [NOW], 60
 
     def request(first="Fix it."):

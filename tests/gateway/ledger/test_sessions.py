@@ -36,7 +36,8 @@ def conversation(
     by: str = "",
     more: str = "",
 ) -> Conversation:
-    """A conversation with one request of a user's message, a long answer and another message, or *more*."""
+    """Return a conversation with one request: a user message, a long answer and another message, or
+    *more*."""
     compactor = Compactor((), Budget(10**6, 10**6), salt="salt")
     view = compactor.show(
         [
@@ -73,7 +74,7 @@ def test_a_session_saved_by_one_process_is_found_by_another(ledger: Ledger) -> N
 
 
 def test_a_late_write_does_not_replace_newer_session_data(ledger: Ledger) -> None:
-    """Of a process that writes a second later: neither its request nor the edits that it showed."""
+    """A process that writes a second later replaces neither the request nor the edits shown."""
     here, there = sessions(ledger), sessions(ledger)
     here.note(conversation("s", "Newer.", NOW + 1))
     here.save()
@@ -94,7 +95,8 @@ def test_a_late_write_does_not_replace_newer_session_data(ledger: Ledger) -> Non
 
 
 def test_a_longer_history_replaces_a_shorter_one_with_a_later_time(ledger: Ledger) -> None:
-    """A gateway whose clock is hours behind changed nothing of a session that another had seen."""
+    """A gateway whose clock was hours behind used to change nothing in a session that another had
+    seen."""
     here, there = sessions(ledger), sessions(ledger)
     here.note(conversation("s", when=NOW))
     here.save()
@@ -157,7 +159,7 @@ def test_unwritten_sessions_wait_for_the_database_up_to_a_limit(tmp_path) -> Non
 
 
 def test_sessions_waiting_for_the_database_do_not_keep_their_history(tmp_path) -> None:
-    """A thousand sessions of megabytes each waited with all that was said in them."""
+    """A thousand waiting sessions used to keep megabytes of history each."""
     table, noted = sessions(open_ledger(str(tmp_path / "none" / "refold.db"))), conversation("s")
     table.note(noted)
     with pytest.raises(StoreError):
@@ -172,7 +174,7 @@ def test_sessions_waiting_for_the_database_do_not_keep_their_history(tmp_path) -
 
 
 def test_sessions_can_be_read_while_the_database_refuses_writes(tmp_path) -> None:
-    """A full disk: what is there is listed, and what was noted waits."""
+    """On a full disk existing sessions are listed, and new ones wait."""
     ledger = open_ledger(str(tmp_path / "refold.db"))
     table = sessions(ledger)
     table.note(conversation("s"))
@@ -192,7 +194,7 @@ def test_sessions_can_be_read_while_the_database_refuses_writes(tmp_path) -> Non
 
 
 def test_the_stored_text_of_an_amended_summary_is_updated(ledger: Ledger) -> None:
-    """It keeps its edit's id."""
+    """The edit keeps its id."""
     table, texts = sessions(ledger), []
     for text in ("[first]", "[second]"):
         noted = conversation("s")
@@ -208,7 +210,8 @@ def test_the_stored_text_of_an_amended_summary_is_updated(ledger: Ledger) -> Non
 
 
 def test_the_cache_of_edit_texts_is_limited_by_size_and_not_by_count():
-    """Ten thousand summaries stayed in the memory of each process, beside `known_bytes`."""
+    """Ten thousand summaries used to stay in the memory of each process, in addition to
+    `known_bytes`."""
     words, read = EditTextCache(most=20_000), []
 
     def ask(number: int, by: str = "A()") -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Caps of output in a request: read, lowered, and written where they stand."""
+"""Output caps in a request: read, lowered and written in place."""
 
 import pytest
 

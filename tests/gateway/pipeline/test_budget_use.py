@@ -1,4 +1,5 @@
-"""How near a compacted request comes to what is left for it, at every length of a session and after a change of model."""
+"""How close a compacted request comes to its target, at every session length and after a change of
+model."""
 
 import pytest
 
@@ -9,12 +10,13 @@ from tests.support.pipeline_driver import Driver
 
 WINDOWS = {"small": Window(20_000), "large": Window(100_000)}
 SHARE = 0.4 * 0.8
-"""Of a small window: the target, of what is left beside the answer."""
+"""Target of a small window, as a share of the tokens that are left beside the answer."""
 
 
 @pytest.mark.parametrize("steps", [60, 150, 400])
 def test_a_session_of_any_length_is_compacted_to_near_the_target(steps: int):
-    """Not a share of the session, which would be too much of a long one, and then too little."""
+    """The target is not a share of the session, which would be too much for a long session and then
+    too little."""
     with Driver(windows=WINDOWS) as driver:
         out = driver(chat_request(steps, model="small"), "openai_chat")
         assert out.tokens_before > 0.95 * 0.8 * 20_000
@@ -34,8 +36,8 @@ def test_after_a_model_change_the_target_of_the_new_model_applies():
 
 @pytest.mark.parametrize("words", [500, 1_500, 2_700, 4_500])
 def test_large_tool_definitions_leave_room_for_the_conversation(words: int):
-    """They took all of the target: results were cleared, and a short summary had to do, with each
-    compaction little was gained, and the next came soon."""
+    """They used to take up the whole target: results were cleared, the summary was short, each
+    compaction gained little, and the next came soon."""
     text = " ".join(f"{n:x}" for n in range(words))
     tools = [{"type": "function", "function": {"name": "read", "description": text}}]
     with Driver(windows=WINDOWS) as driver:

@@ -1,4 +1,4 @@
-"""Requests so short that they pass unread: nothing is lost by it."""
+"""Requests that are short enough to pass unread lose nothing by it."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ CHATS = st.lists(
 
 
 def prepare(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing:
-    """What becomes of one request."""
+    """Return the outcome of one request."""
 
     async def run() -> Outgoing:
         pipeline = Pipeline(
@@ -44,7 +44,7 @@ def prepare(body: bytes, api: str = "anthropic", **settings: object) -> Outgoing
 
 @given(CHATS)
 def test_requests_that_are_sent_unread_would_also_be_unchanged_if_read(messages):
-    """The law of it: reading a light request changes no byte of it."""
+    """Law: reading a light request changes no byte of it."""
     body = json.dumps({"model": "m", "max_tokens": 1_000, "messages": messages}).encode()
     light, read = prepare(body, "openai_chat"), prepare(body, "openai_chat", read_above_bytes=0)
     assert light.body is body
@@ -75,7 +75,8 @@ def test_requests_with_tool_results_are_read_however_short(api):
     ],
 )
 def test_requests_with_a_delta_large_max_tokens_or_thinking_are_read(fields):
-    """A delta is refused, a cap that leaves no room is lowered, signed thinking is looked after (AN-7)."""
+    """A delta is refused, a cap that leaves no room is lowered, and signed thinking is checked
+    (AN-7)."""
     body = json.dumps(
         {"model": "m", "messages": [{"role": "user", "content": "Hello."}], **fields}
     ).encode()

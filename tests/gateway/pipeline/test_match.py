@@ -1,4 +1,4 @@
-"""Conversations of clients that name none: they are told apart by their history alone."""
+"""Conversations of clients without session keys are told apart by their history alone."""
 
 import asyncio
 import json
@@ -14,7 +14,8 @@ WORDS = "one two three four five six seven eight nine ten " * 40
 
 
 def session(name: str, turns: int, *, marked: bool = False) -> bytes:
-    """A chat about *name*; *marked* moves a cache mark to the latest message, as clients do."""
+    """Return a chat about *name*. *marked* moves a cache mark to the latest message, as clients
+    do."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": f"Look into {name}."}]
     for turn in range(turns):
         messages += [
@@ -65,7 +66,8 @@ def test_a_session_keeps_its_name_in_another_process():
 
 
 def test_the_same_question_twice_begins_two_conversations():
-    """As an evaluation asks it a hundred times: what was answered parts them."""
+    """An evaluation may ask the same question a hundred times. The answers tell the conversations
+    apart."""
     with Driver() as driver:
         driver(session("a", 0))
         driver(session("a", 3))
@@ -113,7 +115,8 @@ def test_one_session_does_not_wait_for_the_summary_of_another():
 
 @pytest.mark.parametrize("words", ["word " * 2_000, ""])
 def test_all_known_histories_of_one_session_key_count_against_known_bytes(words: str) -> None:
-    """A client that sent large ones under one name, and then a short one, had them held uncounted."""
+    """A client that sent large histories and then a short one under one key used to have the large
+    ones held uncounted."""
     with Driver(known_bytes=100_000, decide_timeout_seconds=30) as driver:
         for number in range(6):
             for text in (*(f"{number} {at} {words}" for at in range(6)), str(number)):
@@ -125,7 +128,8 @@ def test_all_known_histories_of_one_session_key_count_against_known_bytes(words:
 
 
 def test_many_tiny_messages_count_with_a_fixed_size_against_known_bytes() -> None:
-    """A body of a million `{}` is small, and what is known of it is not: others' conversations must not come on top of it."""
+    """A body of a million `{}` is small, but the state kept for it is not, and must not come on top
+    of other conversations."""
     with Driver(known_bytes=1_000_000, decide_timeout_seconds=30) as driver:
         for number in range(4):
             entries = [{"role": "user", "content": f"{number}"}, *({} for _ in range(1_500))]

@@ -1,4 +1,5 @@
-"""Compaction below the hard level: what pays, by which strategies, and what the cache is taken to hold."""
+"""Compaction below the hard level: when it pays, with which strategies, and what the cache is
+assumed to hold."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +18,8 @@ WIDE = {"claude-opus-5-5": Window(1_000_000)}
 
 
 def test_f32_below_the_hard_level_rules_summarise_though_a_model_is_configured():
-    """A model would read the whole request once more, and what pays need not wait for it."""
+    """A model would read the whole request again, and a compaction that pays should not wait for
+    it."""
     writer = SummaryWriter()
     with Driver(windows=WIDE, economy=True, prices=CHEAP, ask=writer) as driver:
         out = driver(anthropic_request(120, repeat=5))
@@ -29,7 +31,7 @@ def test_f32_below_the_hard_level_rules_summarise_though_a_model_is_configured()
 
 
 def test_below_the_hard_level_only_custom_strategies_that_keep_text_are_used():
-    """Below the hard level only those that leave the words of user and model alone."""
+    """Custom strategies must leave the text of user and model unchanged there."""
     own = (Summarize(keep=4), ClearToolResults(keep=3))
     with Driver(windows=WIDE, economy=True, prices=CHEAP, strategies=own) as driver:
         assert driver(anthropic_request(120, repeat=5)).reason == "pays"
@@ -38,7 +40,8 @@ def test_below_the_hard_level_only_custom_strategies_that_keep_text_are_used():
 
 
 def test_f32_a_long_session_is_compacted_repeatedly_if_it_pays():
-    """What a second compaction writes again is what it leaves, not all that is behind its edits."""
+    """A second compaction writes only the remaining messages to the cache again, not everything
+    behind its edits."""
     with Driver(windows=WIDE, economy=True, prices=CHEAP) as driver:
         outs = [driver(anthropic_request(n, mark=False, repeat=5)) for n in range(0, 150, 25)]
     sizes = [out.tokens_after for out in outs]
@@ -58,7 +61,7 @@ def test_after_a_model_change_the_cache_is_assumed_to_be_empty():
 
 
 def circles(reads: int, files: int = 12) -> bytes:
-    """A request of an agent that reads the same long files one after the other, again and again."""
+    """Return a request of an agent that reads the same long files in turn, again and again."""
     body = json.loads(anthropic_request(reads, mark=False, repeat=5))
     names = dict[str, str]()
     for message in body["messages"][1:]:
@@ -74,7 +77,7 @@ def circles(reads: int, files: int = 12) -> bytes:
 
 
 def test_an_agent_that_refetches_results_is_compacted_less_often_and_less():
-    """Section D: the same results are fetched again and again after they were hidden."""
+    """Section D: the agent fetches the same results again after they were hidden."""
 
     def run(request: Callable[[int], bytes]) -> list[Outgoing]:
         with Driver(windows=WIDE, economy=True, prices=CHEAP) as driver:
@@ -94,7 +97,7 @@ HOUR_MARK = b'"cache_control": {"type": "ephemeral", "ttl": "1h"}'
 
 
 def requests_after(pauses: list[float], repeat: int = 5, **settings) -> list[Outgoing]:
-    """What is sent at each call of a session that makes these pauses."""
+    """Return the requests sent at each call of a session with these pauses."""
     clock, outs = Clock(), list[Outgoing]()
     with Driver(windows=WIDE, prices=HOURLY, clock=clock, **settings) as driver:
         for steps, pause in enumerate(pauses, 20):
@@ -123,7 +126,7 @@ def test_the_cache_lifetime_is_not_changed_without_the_setting():
 
 
 def test_a_one_hour_cache_mark_is_kept_while_the_cache_is_alive():
-    """Else what is cached would be written once more."""
+    """Without it the cached prefix would be written again."""
     marked = [
         HOUR_MARK in out.body
         for out in requests_after([0, *[900.0] * 6, *[5.0] * 9], hour_cache=True)

@@ -1,4 +1,4 @@
-"""A summary that was made ahead is used later: what was thought in between was thought without it."""
+"""A summary that was prepared ahead is used later: the thinking in between was made without it."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ async def summary(question) -> Answer:
 
 
 def request(steps: int) -> Incoming:
-    """So many thoughts, each with a call and its result, as one request."""
+    """Return one request with this many thinking blocks, each with a call and its result."""
     body = json.dumps(
         {"model": MODEL, "max_tokens": 99, "messages": thinking_steps(steps, words=400)}
     ).encode()
@@ -28,7 +28,7 @@ def request(steps: int) -> Incoming:
 
 
 def test_thinking_since_a_summary_was_prepared_loses_its_signature() -> None:
-    """AN-7, AN-11: a signature in front of which anything has changed is refused by the provider."""
+    """AN-7, AN-11: the provider refuses a signature if anything before it has changed."""
 
     async def run() -> None:
         settings = Settings(

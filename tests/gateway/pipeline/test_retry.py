@@ -1,4 +1,4 @@
-"""What is sent once more after a context error: by the upstream's figures, and valid."""
+"""The retry after a context error uses the upstream's figures and is valid."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ CHAT, ANTHROPIC = "/v1/chat/completions", "/v1/messages"
 
 
 class Gateway:
-    """A pipeline, and what it makes of requests and their context errors."""
+    """A pipeline that handles requests and their context errors."""
 
     def __init__(self, **settings: Any) -> None:
         self.pipeline = Pipeline(
@@ -76,7 +76,7 @@ def body_of(outgoing: Outgoing | None) -> dict[str, Any]:
 
 
 def test_a_body_that_is_signed_is_not_changed(caplog: pytest.LogCaptureFixture) -> None:
-    """SigV4 covers it: Amazon refuses any other."""
+    """SigV4 covers the body, and Amazon refuses any other."""
     signature = ("authorization", "AWS4-HMAC-SHA256 Credential=AKIA1/20261129, Signature=0")
     count = "/v1/messages/count_tokens"
     gateway = Gateway(windows={"nobody-knows": Window(4_000)})
@@ -137,7 +137,7 @@ def test_only_max_tokens_is_lowered_by_the_upstreams_figures(
 def test_the_history_is_cut_if_max_tokens_cannot_be_lowered(
     gateway: Gateway, message: str, fields: dict[str, int]
 ) -> None:
-    """A server may keep room for an answer of its own accord."""
+    """A server may reserve room for the answer whatever the request says."""
     body = chat(40, **fields)
     retried = gateway.again(body, message)
     sent = body_of(retried)
@@ -149,7 +149,8 @@ def test_the_history_is_cut_if_max_tokens_cannot_be_lowered(
 
 
 def test_a_minimum_token_count_is_not_used_as_the_exact_count(gateway: Gateway) -> None:
-    """vLLM stops where the request is too long by one token, so that one token less would not do."""
+    """vLLM stops counting where the request is too long by one token, so one token less would not
+    be enough."""
     body = chat(8, max_tokens=30_000)
     message = (
         "This model's maximum context length is 32768 tokens. However, you requested 30000 output tokens and your prompt contains "
@@ -161,7 +162,7 @@ def test_a_minimum_token_count_is_not_used_as_the_exact_count(gateway: Gateway) 
 
 
 def test_max_tokens_after_a_compaction_fits_by_the_upstreams_token_count(gateway: Gateway) -> None:
-    """Here twice what is estimated."""
+    """The upstream counts twice the estimate."""
     body = chat(40, max_tokens=20_000)
     _, outgoing = gateway.prepare(body, "openai_chat", CHAT)
     really, limit = 2 * outgoing.tokens_after, 40_000
@@ -257,7 +258,7 @@ NO_FIGURES = "the request exceeds the available context size. try increasing the
 def test_a_retry_with_an_unknown_window_is_cut_to_less_than_a_fifth(
     gateway: Gateway, times: float
 ) -> None:
-    """A long history is handed to a server of a small window that nobody knows."""
+    """A long history is sent to a server with a small, unknown window."""
     body = chat(90)
     _, outgoing = gateway.prepare(body, "openai_chat", CHAT)
     retried = gateway.again(body, NO_FIGURES)
@@ -265,9 +266,9 @@ def test_a_retry_with_an_unknown_window_is_cut_to_less_than_a_fifth(
 
 
 def is_half(body: dict[str, Any], outgoing: Outgoing, retried: Outgoing) -> bool:
-    """Is it what a goal of half the tokens comes to? A quarter of the steps stays at least. It is
-    0.29 of the tokens here, where 0.1 had 0.31: the request stands once, word for word beside the
-    summary (D3), and no longer in it too; the steps that stay are the same."""
+    """Return whether a share is that of a goal of half the tokens. At least a quarter of the steps
+    stays. It is 0.29 of the tokens here, where a goal of 0.1 had 0.31: the request stands once,
+    word for word beside the summary (D3) and no longer in it, and the same steps stay."""
     sent = body_of(retried)["messages"]
     request = body["messages"][0]["content"]
     steps = [message for message in sent if message["role"] == "tool"]

@@ -1,4 +1,5 @@
-"""Signed thinking over real HTTP: a provider that checks its signatures never makes the client see an error."""
+"""Signed thinking over real HTTP, with a provider that checks signatures: the client never sees an
+error."""
 
 import asyncio
 import gzip
@@ -30,7 +31,8 @@ HEADERS = {"anthropic-version": "2023-06-01", "x-claude-code-session-id": "s1"}
 
 
 def provider(asked: Received) -> Reply:
-    """Signs what it thinks, and refuses what it has not signed so, also when it is to count (AN-12)."""
+    """A provider that signs its thinking and refuses bad signatures, also when it counts tokens
+    (AN-12)."""
     if asked.all("content-encoding"):  # a count, of what nothing was thought in
         return Reply(body=json.dumps({"input_tokens": len(asked.body)}))
     if error := refuse_bad_signatures(asked.body):
@@ -52,7 +54,7 @@ def provider(asked: Received) -> Reply:
 
 
 class Place:
-    """A provider, a gateway in front of it, and an agent that sends all of its history each time."""
+    """A provider, a gateway in front of it, and an agent that sends its whole history each time."""
 
     def __init__(self, upstream: ScriptedProvider) -> None:
         self.upstream, self.key = upstream, "k1"
@@ -60,7 +62,7 @@ class Place:
         self.served = self.start()
 
     def restart(self) -> None:
-        """A new process that knows nothing."""
+        """Start a new gateway process without any state."""
         self.stop()
         self.served = self.start()
 
@@ -79,7 +81,8 @@ class Place:
         return Serving(self.gateway).__enter__()
 
     def count_tokens(self) -> httpx.Response:
-        """The count of what would be sent, asked for in chunks, as clients do that do not know how long their body is."""
+        """Count the tokens of the next request. The body is chunked, as from clients that do not
+        know its length."""
         body = json.dumps({"model": MODEL, "messages": self.history}).encode()
         headers = {**HEADERS, "x-api-key": self.key}
         with httpx.Client(base_url=self.served.url, timeout=60, headers=headers) as client:
@@ -115,7 +118,7 @@ class Place:
         self.history.append({"role": "user", "content": [result]})
 
     def count_refused(self) -> int:
-        """Requests that the provider has refused."""
+        """Return the number of requests that the provider has refused."""
         return sum(
             refuse_bad_signatures(request.body) is not None for request in self.upstream.received
         )
@@ -130,7 +133,7 @@ def place():
 
 
 def play_edited_session(place: Place) -> None:
-    """A session with a result that is clipped at first sight, and thinking before and behind it."""
+    """Run a session with a result that is clipped at once, and thinking before and after it."""
     for words in (10, 15_000, 10, 10):
         place.turn(words)
     assert refuse_bad_signatures(json.dumps({"messages": place.history}).encode()), (
@@ -141,7 +144,8 @@ def play_edited_session(place: Place) -> None:
 
 @pytest.mark.parametrize("loss", ["key", "store"])
 def test_a_session_continues_after_its_edits_are_lost(place, loss: str) -> None:
-    """AN-7: what was thought behind edits is refused without them. It goes, once, and stays away (AN-10)."""
+    """AN-7: thinking behind edits is refused without them. It is removed once and stays removed
+    (AN-10)."""
     play_edited_session(place)
     if loss == "key":
         place.key = "k2"
@@ -177,7 +181,7 @@ def test_refused_signatures_are_counted_and_other_errors_are_not_retried(place) 
 
 
 def test_a_repeated_signature_refusal_is_passed_on_after_two_retries(place) -> None:
-    """Two more tries, and no more thinking to leave out; then the error is the client's."""
+    """After two retries no thinking is left to remove, and the client gets the error."""
     play_edited_session(place)
     message = "messages.3.content.0: Invalid `signature` in `thinking` block"
     place.upstream.script = lambda _: Reply(message, status=400, code="invalid_request_error")
@@ -193,7 +197,7 @@ def test_a_repeated_signature_refusal_is_passed_on_after_two_retries(place) -> N
 def test_count_tokens_counts_the_messages_that_would_be_sent(
     place, path: str, zipped: bool
 ) -> None:
-    """AN-12: count_tokens checks signatures too; and the count is that of the request which would be made."""
+    """AN-12: count_tokens checks signatures too, and counts the request that would be sent."""
     play_edited_session(place)
     answer = place.ask(path, zipped=zipped)
     assert answer.status_code == 200, answer.text
@@ -204,7 +208,7 @@ def test_count_tokens_counts_the_messages_that_would_be_sent(
 
 
 def test_a_compaction_finished_after_the_deadline_causes_no_refusal(place) -> None:
-    """Its edits were noted as shown, so that thinking stayed which does not know them."""
+    """Its edits were recorded as shown, so thinking that was made without them was kept."""
     place.stop()
     events = list[Any]()
 
@@ -222,7 +226,8 @@ def test_a_compaction_finished_after_the_deadline_causes_no_refusal(place) -> No
 
 @pytest.mark.parametrize("verb", ["rawPredict", "streamRawPredict"])
 def test_claude_requests_on_vertex_are_edited_too(place, verb: str) -> None:
-    """It passed unread: sessions ended in a context error, and the ledger had none of their calls."""
+    """They used to pass unread: sessions ended in a context error, and the ledger had none of their
+    calls."""
     play_edited_session(place)
     answer = place.ask(f"{VERTEX}/{MODEL}:{verb}")
     assert answer.status_code == 200 and int(answer.headers["refold-edits"]) > 0
@@ -265,7 +270,8 @@ def test_count_tokens_of_an_unknown_conversation_is_sent_unchanged(place) -> Non
 
 
 def late(**fields: Any) -> tuple[int, int]:
-    """Blocks of thinking that are sent before and after a compaction, to an upstream of an older account."""
+    """Return the thinking blocks that are sent before and after a compaction, to an upstream of an
+    older account."""
     body = {"model": MODEL, "max_tokens": 99, "messages": thinking_steps(60, words=400), **fields}
     incoming = Incoming("anthropic", "old", "/v1/messages", (), json.dumps(body).encode(), "hash")
     windows = {MODEL: Window(16_000)}
@@ -291,7 +297,7 @@ def late(**fields: Any) -> tuple[int, int]:
 
 
 def test_thinking_of_an_older_account_is_kept_after_a_late_edit() -> None:
-    """AN-8: there nothing is bound, but in requests that ask for the check."""
+    """AN-8: thinking of such an account is bound only in requests that ask for the check."""
     before, after = late()
     assert before == 60 and after > 0
     asking = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}

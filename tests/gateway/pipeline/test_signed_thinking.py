@@ -1,5 +1,5 @@
-"""Signed thinking through the gateway, checked as the provider checks it (AN-7): whatever is sent back
-stands behind exactly what stood there when it was thought."""
+"""Signed thinking through the gateway, checked as the provider does (AN-7): each block is sent
+after exactly the prefix that it was signed for."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ REFUSED = json.dumps(CONTEXT_ERRORS["anthropic"]).encode()
 
 
 class Lossy(UnreliableStore):
-    """A store that may fail after it has saved, as when the acknowledgement is lost."""
+    """A store that may fail after saving, as when the acknowledgement is lost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,8 @@ class Lossy(UnreliableStore):
 
 
 class Agent:
-    """Sends its whole history every turn; its model signs what it thinks with a hash of what it was sent."""
+    """An agent that sends its whole history every turn. Its model signs thinking with a hash of its
+    input."""
 
     def __init__(self, strategies: Any) -> None:
         self.strategies, self.store = strategies, Lossy()
@@ -42,8 +43,8 @@ class Agent:
         ]
         self.forks = 0
         self.forgot = self.lost = False
-        """Has the gateway ever forgotten what it did? May it be told so by a refusal now: just then, or when a rewind leaves
-        what it forgot and nothing that it did since?"""
+        """Whether the gateway ever lost its edits, and whether a refusal may now reveal it: right
+        after the loss, or when a rewind leaves edits that it lost and none that it made since."""
 
     def process(self) -> Driver:
         return Driver(self.store, strategies=self.strategies, store_cooldown_seconds=0.0)
@@ -85,7 +86,7 @@ class Agent:
 
 
 def check(body: bytes) -> None:
-    """Nothing is to be refused."""
+    """Check that the provider would refuse nothing."""
     assert refuse_bad_signatures(body) is None
     assert violations(body, "anthropic") == ()
 
@@ -142,7 +143,8 @@ def act(agent: Agent, store: Lossy, action: str, amount: int) -> None:
 
 
 def test_a_refused_chat_to_claude_under_another_model_name_drops_its_thinking() -> None:
-    """The name says nothing, so the current turn keeps its thinking, until the refusal says that it is bound."""
+    """The model name is unknown, so the current turn keeps its thinking until the refusal shows
+    that it is bound."""
     history: list[Any] = [{"role": "user", "content": "Find the bug."}]
     for n in range(9):
         thought = {"type": "thinking", "thinking": "hm", "signature": f"s{n}"}

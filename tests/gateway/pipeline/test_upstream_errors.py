@@ -1,4 +1,5 @@
-"""Errors of upstreams: which say that a request is too long, in whose words, and with which figures."""
+"""Upstream errors: which mean that a request is too long, in each provider's wording, and their
+figures."""
 
 import json
 import re
@@ -26,7 +27,7 @@ SHAPES = {
 
 
 def figures_of(text: str) -> ErrorFigures:
-    """The figures of a row of the table: `tokens + output > limit`."""
+    """Return the figures of a row of the table: `tokens + output > limit`."""
     tokens, output, limit = map(int, re.findall(r"\d+", text))
     return ErrorFigures(tokens, output, limit, is_minimum="at least" in text)
 
@@ -169,7 +170,7 @@ QUOTES = st.sampled_from(["''", '""', "``", "“”", "‘’"])
 def test_quoted_text_in_an_error_is_not_taken_for_a_context_error(
     before: str, wrong: str, quotes: str, after: str, whole: bool
 ):
-    """Providers quote a wrong value, which is text of the request; a long one they cut off."""
+    """Providers quote a wrong value, which is text of the request, and truncate long ones."""
     wrong = (  # a mark of the same kind ends the quote; an apostrophe within a word does not
         re.sub(r"\B'|'\B", " ", wrong) if quotes[0] == "'" else wrong.replace(quotes[0], " ")
     )
