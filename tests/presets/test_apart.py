@@ -1,4 +1,5 @@
-"""Conversations never mix, whatever they have in common (F2): in every preset, and in the library itself."""
+"""Conversations never mix, whatever they have in common (F2), in every preset and in the library
+itself."""
 
 import asyncio
 import copy
@@ -53,7 +54,8 @@ def answers(format: str, text: str) -> list[dict]:
 
 
 def reads(format: str, step: int, result: str) -> list[dict]:
-    """A call and its result: the same call in every conversation, and no id at all in Gemini's format."""
+    """Return a call and its result. The call is the same in every conversation, without an id in
+    Gemini's format."""
     id, arguments = f"call_{step}", {"path": "settings.toml"}
     if format == "gemini":
         return [
@@ -100,12 +102,12 @@ def secret(owner: int) -> str:
 
 
 def lines(owner: int, step: int) -> str:
-    """A result that only this conversation may know, in the middle of what all of them see."""
+    """Return a result whose middle only this conversation contains. The rest is the same in all."""
     return f"{'[database] host = localhost ' * 12}password = {secret(owner)} in step {step}. {'timeout = 30 ' * 12}"
 
 
 class Repeats:
-    """A model that repeats all the secrets that it is shown, so that one that should not be there is seen."""
+    """A model that repeats every secret in its input, so that a leaked one shows up."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []
@@ -122,7 +124,7 @@ def text_of(value: Any) -> str:
 
 
 def strangers(owner: int, value: Any) -> list[int]:
-    """Whose secrets are in *value* that are not *owner*'s."""
+    """Return the names of other owners whose secrets are in *value*."""
     text = text_of(value)
     return [stranger for stranger in range(60) if stranger != owner and secret(stranger) in text]
 
@@ -131,7 +133,7 @@ def strangers(owner: int, value: Any) -> list[int]:
 
 
 class InPlace:
-    """One compactor, and what every list that it compacts should still be known to have said."""
+    """One compactor, and the messages that each list it compacts should still contain."""
 
     def __init__(self, kind: str, format: str) -> None:
         self.model = Repeats()
@@ -165,8 +167,9 @@ KINDS = ("two_layer", "finish_step", "before_send")
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_f2_users_with_the_same_task_never_see_each_others_results(kind, format, count):
-    """X-6: two users (twelve, at night fifty) of one compactor, the same task, the same calls, results pruned: the one's list, originals
-    and summary had the other one's hidden text, and beyond eight lists originals were gone."""
+    """X-6: two users (nightly: fifty, otherwise twelve) share a compactor, the task and the calls,
+    and results are pruned. One user's list, originals and summary used to contain the other's
+    hidden text, and beyond eight lists originals were lost."""
     in_place = InPlace(kind, format)
     talks = [
         (owner, asks(format, "Compare the settings."), asks(format, "Compare the settings."))
@@ -202,8 +205,9 @@ STEPS = st.lists(
 @pytest.mark.parametrize("kind", KINDS)
 @given(format=st.sampled_from(FORMATS), steps=STEPS)
 def test_f2_lists_compacted_in_place_never_mix_whatever_they_have_in_common(kind, format, steps):
-    """Law (X-5, X-6): of any lists that one compactor serves in any order, each says what it said and nothing of another's; forks
-    and rewinds go on from what they come from; what comes back as a copy says what it says."""
+    """Law (X-5, X-6): whichever lists one compactor serves in any order, each returns its own
+    messages and none of another's. Forks and rewinds continue from their parent, and a copy of a
+    list returns the copy's own messages."""
     in_place = InPlace(kind, format)
     talks: dict[int, tuple[list, list]] = {owner: ([], []) for owner in range(4)}
     for owner, action in steps:
@@ -243,7 +247,7 @@ def test_f2_lists_compacted_in_place_never_mix_whatever_they_have_in_common(kind
 
 
 def test_f2_a_json_copy_of_a_compacted_list_has_no_hidden_originals():
-    """A list out of JSON, as after a restart: what it said before is not guessed from its looks."""
+    """A list loaded from JSON, as after a restart: its earlier content is not guessed."""
     flow = PruneAndCompact(None, LIMITS, format="gemini")
     ours, theirs = (asks("gemini", "Compare.") for _ in range(2))
     for owner, messages in enumerate((ours, theirs)):
@@ -257,7 +261,7 @@ def test_f2_a_json_copy_of_a_compacted_list_has_no_hidden_originals():
 
 
 def test_f2_a_message_that_the_caller_rewrites_keeps_its_new_text():
-    """Nothing that was hidden comes back in place of the owner's own words."""
+    """No hidden original comes back in place of the caller's text."""
     flow = PruneAndCompact(None, LIMITS)
     messages = [*asks("", "Compare."), *reads("", 0, lines(0, 0)), *reads("", 1, "ok " * 200)]
     flow.before_send(messages)
@@ -269,7 +273,7 @@ def test_f2_a_message_that_the_caller_rewrites_keeps_its_new_text():
 
 
 def test_f2_adding_cache_control_to_a_message_loses_no_originals():
-    """Clients of Anthropic's move `cache_control` every turn."""
+    """Anthropic clients move `cache_control` every turn."""
     flow = PruneAndCompact(None, LIMITS, format="anthropic")
     originals = [
         *asks("", "Compare."),
@@ -283,7 +287,7 @@ def test_f2_adding_cache_control_to_a_message_loses_no_originals():
 
 
 def test_f2_a_list_that_is_cut_short_keeps_its_hidden_originals():
-    """A list that is cut short (retry, regenerate) goes on from what it was."""
+    """A list is cut short by retry or regenerate, and continues from its earlier state."""
     context = ContextCompactor(POLICY)
     originals = [
         entry
@@ -298,7 +302,7 @@ def test_f2_a_list_that_is_cut_short_keeps_its_hidden_originals():
 
 
 def test_f2_a_message_appended_during_a_summary_call_is_kept():
-    """Another task appends a message while the summary is being written."""
+    """Another task appends the message while the summary is being written."""
     originals = [
         entry
         for n in range(9)
@@ -319,7 +323,7 @@ def test_f2_a_message_appended_during_a_summary_call_is_kept():
 
 
 def test_f2_lists_that_are_no_longer_referenced_are_forgotten():
-    """A server's compactor serves many conversations, one after another: those that are over take no room."""
+    """A server's compactor serves many conversations in turn, and finished ones take no memory."""
     lists, held = CompactedLists(), []
     for n in range(20 * FIRST_SWEEP):
         originals = asks("", f"question {n}")
@@ -333,7 +337,8 @@ def test_f2_lists_that_are_no_longer_referenced_are_forgotten():
 
 
 def test_f2_full_history_returns_every_original_in_order():
-    """Law of the bookkeeping: whatever takes whose place, the list says all of it, in order."""
+    """Law of the bookkeeping: whatever replaces which messages, the list returns all originals in
+    order."""
 
     @given(st.lists(st.sampled_from("abcd"), max_size=8), st.lists(st.integers(-1, 7), max_size=8))
     def law(words: list[str], shown: list[int]) -> None:
@@ -359,7 +364,7 @@ def test_f2_full_history_returns_every_original_in_order():
 
 
 def whole(kind: str, model: Repeats) -> Callable[[list], list]:
-    """One instance that serves all conversations, each given whole."""
+    """One instance that serves all conversations, each passed as a whole history."""
     if kind == "two_layer":
         context = ContextCompactor(POLICY, model)
         return lambda history: context.view(history).payload
@@ -393,7 +398,8 @@ def whole(kind: str, model: Repeats) -> Callable[[list], list]:
 @pytest.mark.parametrize("again", [False, True], ids=["whole", "compacted lists sent again"])
 @pytest.mark.parametrize("count", [2, examples_at_night(12, 20)])
 def test_f2_whole_histories_never_mix(kind, again, count):
-    """The same for who gives whole histories, or goes on with the compacted list: equal beginnings, equal calls."""
+    """This holds for whole histories and for compacted lists that continue, with equal beginnings
+    and equal calls."""
     model = Repeats()
     show = whole(kind, model)
     talks = {owner: asks("", "Compare the settings.") for owner in range(count)}
@@ -411,7 +417,7 @@ def test_f2_whole_histories_never_mix(kind, again, count):
 
 
 def long_lists() -> dict[str, list[Any]]:
-    """One long task in each format, as bare lists that name none."""
+    """One long task in each format, as plain lists without a format name."""
     texts = [f"line {n} " * 800 for n in range(40)]
     ask = {"role": "user", "content": "do the task"}
     chat, claude, responses = [ask], [ask], [ask]
@@ -446,7 +452,8 @@ def long_lists() -> dict[str, list[Any]]:
 @pytest.mark.parametrize("format", list(long_lists()))
 @pytest.mark.parametrize("kind", [*KINDS, "soft_hard"])
 def test_a_list_of_any_format_is_compacted_without_naming_it(kind: str, format: str) -> None:
-    """Lists of Gemini's and of the Responses API were taken for chats: nothing in them was counted or compacted, silently."""
+    """Lists of Gemini and of the Responses API used to be taken for chats, and nothing in them was
+    counted or compacted."""
     messages = long_lists()[format]
     before = len(json.dumps(messages))
     if kind == "two_layer":

@@ -1,4 +1,4 @@
-"""CliffCompaction's recipe: what was said stays, long results go, no model is asked."""
+"""CliffCompaction's recipe: messages stay, long results are cleared, and no model is called."""
 
 import copy
 
@@ -27,7 +27,7 @@ def answer(*parts) -> Message:
 
 
 def step(n: int, result: str, arguments: str = '{"path":"src/pay.py"}') -> list[Message]:
-    """An answer with thinking, text and a call, and the call's result."""
+    """Return an assistant message with thinking, text and a call, and the call's result."""
     call = ToolCall(f"c{n}", "read", arguments)
     return [
         answer(Thinking(f"thought {n}"), Text(f"remark {n}"), call),
@@ -156,14 +156,14 @@ def test_reverting_a_compacted_history_restores_it_exactly():
 @settings(max_examples=15)
 @given(transcripts())
 def test_cliff_edits_are_valid_never_larger_deterministic_and_reversible(messages):
-    """Law: valid, never larger, the same twice, reversible."""
+    """Law: edits are valid, never larger, deterministic and reversible."""
     check_strategy(Cliff(CliffConfig(keep_recent=1, result_max_chars=20)), examples=[messages])
 
 
 @settings(max_examples=15)
 @given(transcripts())
 def test_the_summary_stays_within_its_token_limit(messages):
-    """Law: whatever is summarised, at most so many tokens."""
+    """Law: a summary of any history stays within its token limit."""
     view = View.of(messages)
     for room in (40, 120, 1_000):
         writer = MechanicalSummary()(view, 0, len(messages), room)

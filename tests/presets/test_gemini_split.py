@@ -1,4 +1,4 @@
-"""Where the gemini preset splits (F7): the seed's rule, and the other one that can be chosen."""
+"""Where the gemini preset splits the history (F7): the seed's rule, and the alternative."""
 
 from itertools import accumulate
 from random import Random
@@ -22,7 +22,7 @@ SNAPSHOT = (
 
 
 def tools(turns: list[list[int]]) -> tuple[Message, ...]:
-    """Turns of a request, calls with results of so many words, and an answer."""
+    """Return turns of a request, calls with results of this many words, and an answer."""
     out = list[Message]()
     for n, sizes in enumerate(turns):
         out.append(user(f"request {n}"))
@@ -34,7 +34,8 @@ def tools(turns: list[list[int]]) -> tuple[Message, ...]:
 
 
 def target(view: View, preserve: float) -> int:
-    """The position at which, from the oldest on, all but the share of the tokens is reached (S0-34)."""
+    """Return the position at which the tokens, counted from the oldest message, reach the
+    compressed share (S0-34)."""
     tokens = [item.tokens for item in view.iter_items()]
     before = [*accumulate(tokens, initial=0)]
     return next(
@@ -47,8 +48,9 @@ TURNS = st.lists(st.lists(st.integers(1, 400), max_size=6), min_size=2, max_size
 
 @given(TURNS, st.sampled_from([0.1, 0.3, 0.5]), st.booleans())
 def test_f7_the_split_is_the_next_user_message_if_there_is_one(turns, preserve, answered):
-    """C0-11: Law S0-13 S0-35 S0-36 S0-38 (C0-2 C0-3): whole turns. One in five random tool histories was cut inside a turn although
-    a user message followed, and then the acknowledgement was missing too."""
+    """C0-11: Law S0-13 S0-35 S0-36 S0-38 (C0-2 C0-3): whole turns. One in five random tool
+    histories used to be split inside a turn although a user message followed, and then the
+    acknowledgement was missing too."""
     messages = tools(turns) if answered else tools(turns)[:-1]
     view = View.of(messages)
     requests = [at for at, message in enumerate(messages) if message.role == "user"]
@@ -98,7 +100,8 @@ def later(messages: tuple[Message, ...]) -> bool:
 
 
 def test_f7_request_never_splits_inside_a_turn_and_near_sometimes_does():
-    """Of many random tool histories, with a fixed seed: the other rule cuts one in ten inside a turn, the seed's none."""
+    """Many random tool histories with a fixed seed: the alternative splits one in ten inside a
+    turn, the seed's rule none."""
     random, inside = Random(7), {"request": 0, "near": 0}
     for _ in range(examples_at_night(300, 2_000)):
         messages = tools(
@@ -120,7 +123,8 @@ def test_f7_request_never_splits_inside_a_turn_and_near_sometimes_does():
 
 
 def test_f7_near_keeps_at_least_half_of_the_share():
-    """C0-11: `near`: where the next request leaves too little, the kept part begins inside the turn."""
+    """C0-11: with `near`, if the next request leaves too little, the kept part begins inside the
+    turn."""
     messages = tools([[50] * 4, [400] * 6, []])
     view = View.of(messages)
     total = view.estimate

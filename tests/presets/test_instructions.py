@@ -1,4 +1,4 @@
-"""System messages in mid-history stay, in every preset (F10)."""
+"""System messages in mid-history stay in every preset (F10)."""
 
 import asyncio
 import copy
@@ -26,7 +26,7 @@ NOTES = [
 
 
 def history(turns: int = 9) -> list[dict]:
-    """Turns, with an operator's notes after the second and the fourth."""
+    """Return turns with an operator's notes after the second and the fourth."""
     messages = [{"role": "system", "content": "You are an agent."}]
     for n in range(turns):
         messages += [
@@ -77,8 +77,8 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_f10_system_messages_in_mid_history_are_kept(way):
-    """C0-13 C1-6 C4-8 S0-42: gemini, two_layer, soft_hard and prune_compact folded an operator's "NEVER touch PROD" and a
-    developer's rules away."""
+    """C0-13 C1-6 C4-8 S0-42: gemini, two_layer, soft_hard and prune_compact used to fold an
+    operator's "NEVER touch PROD" and a developer's rules away."""
     shown = WAYS[way]()
     assert len(shown) < len(history())
     assert [message for message in shown if message in NOTES] == NOTES
@@ -86,7 +86,7 @@ def test_f10_system_messages_in_mid_history_are_kept(way):
 
 
 def test_f10_system_messages_are_kept_however_often_the_list_is_compacted():
-    """Also where the compacted list takes the place of the history."""
+    """This also holds if the compacted list replaces the history."""
     context, messages = ContextCompactor(POLICY), history()
     for n in range(6):
         messages = json.loads(json.dumps(messages))

@@ -1,4 +1,4 @@
-"""What the presets share: where the kept tail begins, lists with everything they ever said."""
+"""What the presets share: the start of the kept tail, and lists that keep all their originals."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from tests.support.messages import assistant
 
 @dataclass(frozen=True)
 class Fills:
-    """A summarizer that takes all the room it is given."""
+    """A summarizer that uses all of its token limit."""
 
     def __call__(self, view, start, stop, max_tokens):
         yield from ()
@@ -32,7 +32,7 @@ def turns(count: int, size: int = 20) -> View:
 
 
 def test_the_last_turns_are_kept_unless_they_hold_too_many_tokens():
-    """S1-26 X-3: so many turns, or half of the tokens."""
+    """S1-26 X-3: a number of turns, or half of the tokens."""
     assert LastTurns(2)(turns(8)) == 12
     assert LastTurns(8)(turns(8)) == LastTurns(0)(turns(8)) == 8
     heavy = View.of([*turns(6).messages, user("one more"), assistant("word " * 2_000)])
@@ -40,7 +40,7 @@ def test_the_last_turns_are_kept_unless_they_hold_too_many_tokens():
 
 
 def test_the_last_messages_stay_up_to_a_number_of_tokens():
-    """S2-07 X-3: so many messages, or fewer that fit."""
+    """S2-07 X-3: a number of messages, or as many as fit."""
     view = turns(8)
     assert LastMessages(4, 10_000)(view) == 12
     assert LastMessages(99, 10_000)(view) == 0
@@ -50,7 +50,7 @@ def test_the_last_messages_stay_up_to_a_number_of_tokens():
 
 
 def test_nothing_is_proposed_if_all_older_messages_are_summarised():
-    """S1-27: an empty list to summarise is no summary."""
+    """S1-27: there is no summary of an empty list."""
     strategy = KeepFrom(Summarize(max_tokens=200), LastMessages(4, 10_000))
     view = proposals(turns(8, 200), strategy)
     assert [(edit.start, edit.stop) for edit in view.edits] == [(0, 12)]
@@ -64,8 +64,8 @@ def test_only_beyond_applies_a_strategy_only_above_the_given_tokens():
 
 
 def test_a_long_unfinished_request_does_not_prevent_a_summary():
-    """The request stays beside the summary word for word, so the summary has the room that is left (C1-9):
-    also one that takes all of its room."""
+    """The request stays word for word beside the summary, which gets the remaining tokens (C1-9).
+    This also holds for a summary that uses all of them."""
     task = "Migrate the module as follows. " * 120
     history = View.of(
         [user(task), *(assistant(f"Step {n}: " + "done so far. " * 12) for n in range(12))]
@@ -76,7 +76,7 @@ def test_a_long_unfinished_request_does_not_prevent_a_summary():
 
 
 def test_a_hysteresis_of_0_never_delays_an_attempt():
-    """Two compactors on one store: what the one makes smaller is no reason for the other to wait."""
+    """Two compactors share a store: the saving of one does not delay the other."""
     store, history = refold.MemoryStore(), turns(8, 200)
     wire = [{"role": m.role, "content": m.text} for m in history.messages]
     each = refold.Compactor(

@@ -71,7 +71,7 @@ def run(work):
 async def replace_history(
     history, *answers, strategy=None, preserve_memory=True, memory=None, **options
 ):
-    """The history after one write session, what was asked, and how it went."""
+    """Return the history after one write session, the requests to the model and the outcome."""
     model = ScriptedModel(answers)
     llm = LLM(history, model, memory=memory)
     async with llm.write_session() as session:
@@ -91,8 +91,9 @@ def valid(history):
 
 
 def test_whole_history_is_the_default():
-    """S3-01 S3-02 S3-12 S3-13 S3-14: `replace_history_with_tldr()` makes one TLDR of fifteen calls and their results,
-    behind the system prompt and the first request, which are the same objects (C3-1); it ends with the user (C3-4)."""
+    """S3-01 S3-02 S3-12 S3-13 S3-14: `replace_history_with_tldr()` makes one TLDR of fifteen calls
+    and their results, after the system prompt and the first request, which are the same objects
+    (C3-1). The history ends with a user message (C3-4)."""
     history, asked, (attempt,) = run(replace_history(TASK, tldr("mend it")))
     assert history[0] is SYSTEM
     assert history[1] is TASK[1]
@@ -105,7 +106,7 @@ def test_whole_history_is_the_default():
 
 
 def test_the_tldr_has_five_sections():
-    """S3-14: what the model is asked for."""
+    """S3-14: the prompt asks for them."""
     _, (ask,), _ = run(replace_history(TASK, tldr("x")))
     for title in (
         "Key Objectives",
@@ -118,7 +119,8 @@ def test_the_tldr_has_five_sections():
 
 
 def test_from_last_n_messages_summarises_only_the_last_n_messages():
-    """S3-15: the last five become one TLDR, what is earlier goes; system prompt and first request stay (C3-1)."""
+    """S3-15: the last five messages become one TLDR, and earlier ones are dropped. System prompt
+    and first request stay (C3-1)."""
     marked = [*TASK[:2], assistant("OLD " + WORDS), *TASK[2:]]
     history, (ask,), _ = run(
         replace_history(marked, tldr("the newest"), strategy=FromLastNMessages(5))
@@ -131,8 +133,8 @@ def test_from_last_n_messages_summarises_only_the_last_n_messages():
 
 
 def test_chunked_makes_one_tldr_for_each_chunk_in_order():
-    """S3-02 S3-16: chunks of ten over 31 messages, each asked about on its own, are as many TLDRs, in order; a pair is
-    never parted (C3-2)."""
+    """S3-02 S3-16: 31 messages in chunks of ten, each with its own model call, become as many TLDRs
+    in order. A call stays with its result (C3-2)."""
     history, asked, _ = run(
         replace_history(TASK, *(tldr(f"part {n}") for n in range(9)), strategy=Chunked(10))
     )
@@ -145,7 +147,7 @@ def test_chunked_makes_one_tldr_for_each_chunk_in_order():
 
 
 def number_remarks(count):
-    """A request and so many remarks, each with its number."""
+    """Return a request and this many numbered remarks."""
     return [
         SYSTEM,
         user("[0] Mend it. " + WORDS),
@@ -154,7 +156,7 @@ def number_remarks(count):
 
 
 def numbers(ask):
-    """The numbers of the messages in a question's record."""
+    """Return the numbers of the messages in a prompt's record."""
     return [
         int(n)
         for n in re.findall(r"\[(\d+)\]", ask.messages[0].text.partition("</conversation>")[0])
@@ -163,7 +165,7 @@ def numbers(ask):
 
 @pytest.mark.parametrize("n", [1, 3, 5, 8])
 def test_from_last_n_messages_summarises_exactly_n_messages(n):
-    """S3-13 S3-15: of messages that nothing binds together; nothing of the others is left."""
+    """S3-13 S3-15: the messages are unrelated, and nothing of the earlier ones is left."""
     history, (ask,), _ = run(
         replace_history(number_remarks(12), tldr("the newest"), strategy=FromLastNMessages(n))
     )
@@ -173,7 +175,8 @@ def test_from_last_n_messages_summarises_exactly_n_messages(n):
 
 @pytest.mark.parametrize("size", [2, 3, 5, 10])
 def test_chunks_have_exactly_the_size_and_are_summarised_one_by_one(size):
-    """S3-13 S3-16: each question has the messages of its own chunk, and each TLDR is in its place."""
+    """S3-13 S3-16: each prompt contains the messages of its own chunk, and each TLDR is in its
+    place."""
     answers = [tldr(f"part {n}") for n in range(9)]
     history, asked, _ = run(replace_history(number_remarks(12), *answers, strategy=Chunked(size)))
     assert [numbers(ask) for ask in asked] == [
@@ -204,7 +207,8 @@ FACTS = '{"user_preferences": ["dark theme", "short answers"], "product_details"
 
 
 def test_retrieve_facts_replaces_the_history_by_facts_about_the_concepts():
-    """S3-17 S3-18 S3-19 S3-20: the seed's three concepts; the history becomes their facts, in one question for all."""
+    """S3-17 S3-18 S3-19 S3-20: the facts about the seed's three concepts replace the history, with
+    one prompt for all."""
     history, asked, _ = run(
         replace_history(TASK, FACTS, strategy=RetrieveFactsFromHistory(*CONCEPTS))
     )
@@ -217,7 +221,7 @@ def test_retrieve_facts_replaces_the_history_by_facts_about_the_concepts():
 
 
 def test_without_facts_the_history_is_kept_or_a_fallback_is_used():
-    """S3-17: nothing is lost when nothing is found (C3-8)."""
+    """S3-17: nothing is lost if no facts are found (C3-8)."""
     none = '{"user_preferences": [], "product_details": [], "issue_solved": ""}'
     history, _, (attempt,) = run(
         replace_history(TASK, none, strategy=RetrieveFactsFromHistory(*CONCEPTS))
@@ -231,7 +235,7 @@ def test_without_facts_the_history_is_kept_or_a_fallback_is_used():
 
 
 def test_no_compression_leaves_the_history_unchanged():
-    """S3-13: compression can be switched off where a strategy is expected."""
+    """S3-13: this strategy switches compression off."""
     history, asked, attempts = run(replace_history(TASK, strategy=NoCompression()))
     assert (history, asked, attempts) == (TASK, [], ())
 
@@ -251,7 +255,7 @@ STRATEGIES = [
 @pytest.mark.parametrize(("strategy", "answer"), STRATEGIES, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("preserve", [True, False])
 def test_memory_messages_are_kept_if_preserve_memory_is_true(strategy, answer, preserve):
-    """S3-26 S3-27: by every method, and where a strategy of one's own hands over to it."""
+    """S3-26 S3-27: every method keeps them, also if a custom strategy delegates to it."""
     history, _, _ = run(
         replace_history(
             [*WITH_MEMORY, user("Next?")],
@@ -274,8 +278,9 @@ def test_memory_messages_are_kept_if_preserve_memory_is_true(strategy, answer, p
 
 
 def test_koogs_own_memory_messages_are_recognised_by_their_text():
-    """S3-26: facts from memory, and the note that the feature is off, where a message begins with them (F26). By substring
-    only on request, since a user may quote them (C3-5)."""
+    """S3-26: facts from memory, and the note that the feature is off, are recognised at the start
+    of a message (F26). A match anywhere in the text is optional, since a user may quote them
+    (C3-5)."""
     off = user("Memory feature is not enabled")
     facts = user("Here are the relevant facts from memory: dark mode")
     quoted = user("What does 'Memory feature is not enabled' mean?")
@@ -296,14 +301,14 @@ def test_koogs_own_memory_messages_are_recognised_by_their_text():
 
 
 def test_a_memory_that_is_a_system_message_is_not_duplicated():
-    """S3-26: it stays as the one and is not added as the other (C3-5)."""
+    """S3-26: it stays as the system message and is not added as memory (C3-5)."""
     memory = Message("system", REMEMBERED.parts)
     history, _, _ = run(replace_history([*TASK[:6], memory, *TASK[6:]], tldr("x")))
     assert history.count(memory) == 1
 
 
 def test_a_memory_that_was_inserted_twice_is_kept_once():
-    """S3-26: the same words are one memory (C3-5)."""
+    """S3-26: equal texts are one memory (C3-5)."""
     again = remember("The user likes dark mode.")
     history, _, _ = run(replace_history([*WITH_MEMORY[:9], again, *WITH_MEMORY[9:]], tldr("x")))
     assert history.count(REMEMBERED) == 1
@@ -313,7 +318,7 @@ def test_a_memory_that_was_inserted_twice_is_kept_once():
 
 
 def test_a_call_that_has_no_result_yet_is_kept():
-    """S3-09 S3-10: the result that comes later still has its call (C3-3)."""
+    """S3-09 S3-10: a result that arrives later still has its call (C3-3)."""
     waiting = [*TASK[:-1], call("open")]
     history, _, _ = run(replace_history(waiting, tldr("x")))
     assert history[-1] is waiting[-1]
@@ -321,7 +326,8 @@ def test_a_call_that_has_no_result_yet_is_kept():
 
 
 def test_a_request_that_is_not_answered_yet_is_kept():
-    """S3-14: the current request is not summarised away in a long session, where only the first one was kept."""
+    """S3-14: a long session used to keep only the first request, and the current one was
+    summarised."""
     waiting = [*TASK, user("And now the docs.")]
     history, _, _ = run(replace_history(waiting, tldr("x")))
     assert history[-1] is waiting[-1]
@@ -329,7 +335,7 @@ def test_a_request_that_is_not_answered_yet_is_kept():
 
 @pytest.mark.parametrize(("strategy", "answer"), STRATEGIES, ids=lambda value: type(value).__name__)
 def test_a_blank_message_is_not_taken_for_the_first_request(strategy, answer):
-    """C3-1: what a person says first stays, however many messages without words came before it."""
+    """C3-1: the user's first text stays, however many blank messages precede it."""
     blank, request = user(" \n"), user("Mend the build.")
     history = [SYSTEM, blank, assistant("Yes?"), request, *TASK[2:], user("And now the docs.")]
     compressed, _, _ = run(replace_history(history, *[answer] * 9, strategy=strategy))
@@ -342,7 +348,7 @@ def test_a_blank_message_is_not_taken_for_the_first_request(strategy, answer):
 
 
 def test_conditions_can_be_checked_in_a_read_session():
-    """S3-05 S3-06 S3-07 S3-12: koog's count of messages, and any other trigger (C3-7)."""
+    """S3-05 S3-06 S3-07 S3-12: koog's message count and any other trigger (C3-7)."""
 
     async def conditions():
         now = iter(range(0, 1000, 30))
@@ -372,7 +378,7 @@ def test_conditions_can_be_checked_in_a_read_session():
 
 
 def test_write_sessions_are_exclusive_and_readers_see_the_history_before_them():
-    """S3-12: write sessions are exclusive; a reader sees the history before, never half of a change."""
+    """S3-12: a reader sees the history before the write session, never half of a change."""
 
     async def race():
         llm, order = LLM([user("a")]), []
@@ -396,7 +402,7 @@ def test_write_sessions_are_exclusive_and_readers_see_the_history_before_them():
 
 
 def test_an_error_in_a_write_session_leaves_the_history_unchanged():
-    """S3-12: nothing of a write session counts that did not end well, and the next one can begin."""
+    """S3-12: a failed write session changes nothing, and the next one can begin."""
 
     async def empty(llm):
         async with llm.write_session() as session:
@@ -415,7 +421,8 @@ def test_an_error_in_a_write_session_leaves_the_history_unchanged():
 
 
 def test_a_request_without_tools_sends_calls_and_results_as_text():
-    """S3-23: the history goes out as text, calls and results too; the answer is appended in a write session."""
+    """S3-23: the history is sent as text, with calls and results. The answer is appended in a write
+    session."""
 
     async def ask():
         model = ScriptedModel(["Two tools failed."])
@@ -438,7 +445,7 @@ def test_a_request_without_tools_sends_calls_and_results_as_text():
 
 
 def test_a_request_after_an_answer_asks_the_model_to_continue():
-    """S3-23: a request ends with the user."""
+    """S3-23: a request ends with a user message."""
 
     async def ask():
         model = ScriptedModel(["more"])
@@ -452,7 +459,7 @@ def test_a_request_after_an_answer_asks_the_model_to_continue():
 
 @pytest.mark.parametrize("reply", [None, Answer("", "error", "HTTP 500"), Answer("  ")])
 def test_a_missing_or_empty_answer_raises_no_answer_and_keeps_the_history(reply):
-    """S3-23: and the history stays."""
+    """S3-23: the history is unchanged."""
 
     async def ask():
         llm = LLM([user("go")], lambda ask: reply)
@@ -465,7 +472,7 @@ def test_a_missing_or_empty_answer_raises_no_answer_and_keeps_the_history(reply)
 
 
 def test_a_request_in_a_session_without_a_model_raises_no_answer():
-    """S3-23: a session without a model says so."""
+    """S3-23: the error names the cause."""
 
     async def ask():
         async with LLM([user("go")]).read_session() as session:
@@ -476,7 +483,8 @@ def test_a_request_in_a_session_without_a_model_raises_no_answer():
 
 
 def test_using_switches_the_model_and_always_restores_it():
-    """S3-24: the model is switched and always back, after an error too, and never leaks out of the session."""
+    """S3-24: the model is switched back, after an error too, and the switch never leaks out of the
+    session."""
 
     async def switch():
         main, second_model = ScriptedModel(["main"] * 3), ScriptedModel(["other"] * 3)
@@ -494,7 +502,7 @@ def test_using_switches_the_model_and_always_restores_it():
 
 
 class Switching(HistoryCompressionStrategy):
-    """Forgets to change the model back, as the seed warns, and may fail."""
+    """A strategy that does not switch the model back, as the seed warns, and may fail."""
 
     def __init__(self, model, error=None):
         self.model, self.error = model, error
@@ -508,7 +516,7 @@ class Switching(HistoryCompressionStrategy):
 
 @pytest.mark.parametrize("error", [None, RuntimeError("x")])
 def test_the_model_is_restored_after_a_strategy_that_changed_it(error):
-    """S3-24: it is changed back for it; and what a strategy that raises has done to the history is undone."""
+    """S3-24: the session switches it back, and undoes the changes of a strategy that raises."""
 
     async def forgetful():
         main = ScriptedModel()
@@ -521,7 +529,7 @@ def test_the_model_is_restored_after_a_strategy_that_changed_it(error):
 
 
 def test_the_model_option_is_asked_instead_for_one_compression():
-    """S3-13 S3-24: koog's `retrievalModel` is asked instead, for this compression alone."""
+    """S3-13 S3-24: koog's `retrievalModel` is used, for this compression alone."""
     cheap = ScriptedModel([tldr("cheap")])
     history, asked, _ = run(replace_history(TASK, tldr("dear"), model=cheap))
     assert "cheap" in tldrs(history)[0]
@@ -546,8 +554,9 @@ class MyCustomCompressionStrategy(HistoryCompressionStrategy):
 
 
 def test_the_seeds_custom_strategy_keeps_important_and_required_messages():
-    """S3-21 S3-22 S3-25: what is important stays, behind system prompt, memory and first request; a call whose result
-    was filtered out is no orphan (C3-6), and it ends with the user (C3-4)."""
+    """S3-21 S3-22 S3-25: important messages stay, after system prompt, memory and first request. A
+    call whose result was filtered out is no orphan (C3-6), and the history ends with a user message
+    (C3-4)."""
     finding = assistant("important: the port is 5433")
     orphan = Message(
         "assistant", (Text("important too"), ToolCall("x1", "make", '{"important":1}'))
@@ -581,7 +590,7 @@ def test_a_strategy_without_a_compress_method_cannot_be_created():
 
 
 class Rewriting(HistoryCompressionStrategy):
-    """Changes the prompt first, asks the model, and composes then."""
+    """A strategy that changes the prompt, calls the model and then composes the result."""
 
     async def compress(self, llm_session, preserve_memory, memory_messages):
         llm_session.prompt = Prompt(llm_session.prompt.messages[-2:])
@@ -593,8 +602,8 @@ class Rewriting(HistoryCompressionStrategy):
 
 
 def test_the_prompt_is_composed_from_the_history_before_the_strategy_changed_it():
-    """S3-22 S3-23: not from what the strategy made of it meanwhile: system prompt, first request and open call are
-    there, the instruction is not (C3-1, C3-3); memory that was fetched just now goes in."""
+    """S3-22 S3-23: system prompt, first request and open call are those from before, and the
+    instruction is absent (C3-1, C3-3). Memory fetched in between is included."""
     waiting = [*TASK[:-1], call("open")]
     composed, (asked,), _ = run(replace_history(waiting, "A word.", strategy=Rewriting()))
     assert asked.prompt == "Summarise in a word."
@@ -602,7 +611,7 @@ def test_the_prompt_is_composed_from_the_history_before_the_strategy_changed_it(
 
 
 def test_messages_that_are_kept_anyway_are_not_added_twice():
-    """S3-22: messages that stay are not told again."""
+    """S3-22: kept messages are not repeated."""
 
     class Everything(HistoryCompressionStrategy):
         async def compress(self, llm_session, preserve_memory, memory_messages):
@@ -617,7 +626,7 @@ def test_messages_that_are_kept_anyway_are_not_added_twice():
 
 
 def test_a_history_of_one_unanswered_request_is_left_unchanged():
-    """S3-22: a history that waits from its first message on stays."""
+    """S3-22: a history whose first message is unanswered stays."""
     assert run(replace_history([user("q")], strategy=MyCustomCompressionStrategy()))[0] == [
         user("q")
     ]
@@ -627,7 +636,7 @@ def test_a_history_of_one_unanswered_request_is_left_unchanged():
 
 
 def test_messages_kept_from_a_wire_format_history_are_the_same_objects():
-    """S3-12: entries that stay are the same objects, whatever they hold besides."""
+    """S3-12: kept entries are the same objects, with all their fields."""
     history = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Mend it.", "name": "ann"},
@@ -643,7 +652,7 @@ def test_messages_kept_from_a_wire_format_history_are_the_same_objects():
 
 
 def test_a_tldr_saves_tokens_and_keeps_the_task():
-    """S3-03: fewer tokens to read, so less to pay and to wait for, and what the task needs still there."""
+    """S3-03: fewer tokens cost less money and time, and the facts for the task are still there."""
     history, _, (attempt,) = run(replace_history(TASK, tldr("mend it")))
     assert attempt.tokens_after < 0.25 * attempt.tokens_before
     assert "Mend the build." in history[1].text
@@ -656,7 +665,7 @@ def test_an_unknown_attribute_of_the_module_raises_attribute_error():
 
 
 def test_the_model_request_for_a_tldr_has_the_purpose_summary():
-    """S3-14: the summary is asked for as such."""
+    """S3-14: the request to the model names its purpose."""
     _, asked, _ = run(replace_history(TASK, tldr("x")))
     assert all(isinstance(ask, Ask) and ask.purpose == "summary" for ask in asked)
 
@@ -665,7 +674,7 @@ def test_the_model_request_for_a_tldr_has_the_purpose_summary():
 
 
 def one_result_each(messages):
-    """A transcript as Chat Completions has it: one message for each result."""
+    """Return a transcript as Chat Completions has it: one message per result."""
     for message in messages:
         rest = tuple(part for part in message.parts if not isinstance(part, ToolResult))
         yield from (
@@ -676,7 +685,7 @@ def one_result_each(messages):
 
 
 def first_request(messages):
-    """What a person says first; a blank message says nothing."""
+    """Return the first user message that is not blank."""
     return next(filter(is_request, messages), None)
 
 
@@ -686,7 +695,8 @@ def first_request(messages):
     st.booleans(),
 )
 def test_any_history_is_still_valid_after_compression(messages, chosen, head):
-    """S3-09 S3-22: pairs are whole, first request and open calls are there, the model can go on, and a second time too."""
+    """S3-09 S3-22: pairs are complete, first request and open calls are there, and the model can
+    continue, also after a second compression."""
     strategy, answer = chosen
     history = [*[SYSTEM] * head, *one_result_each(messages)]
     for _ in range(2):
@@ -702,7 +712,7 @@ def test_any_history_is_still_valid_after_compression(messages, chosen, head):
 
 
 def test_the_docs_page_lists_each_strategy_and_when_to_use_it():
-    """S3-28: a row for each, with what is left and when to use it."""
+    """S3-28: a row for each, with what it keeps and when to use it."""
     page = (Path(__file__).parents[2] / "docs" / "presets" / "koog.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)\(.*?\)`.*? \| (.{8,}) \| (.{30,}) \|$", page, re.MULTILINE)
     named = [WholeHistory, FromLastNMessages, Chunked, RetrieveFactsFromHistory, NoCompression]

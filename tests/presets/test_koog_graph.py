@@ -1,4 +1,4 @@
-"""koog's graph and nodes (seed 3) in LangGraph itself, with scripted models."""
+"""koog's graph and nodes (seed 3) in LangGraph, with scripted models."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ TASK = [
 
 
 def both(graph, state):
-    """The graph run by `invoke`, and by `ainvoke`."""
+    """Run the graph by `invoke` and by `ainvoke`."""
     return graph.invoke(state, {"recursion_limit": 500})
 
 
@@ -63,7 +63,8 @@ def run(request):
 
 
 class World:
-    """An agent that counts the rows of so many tables, a tool, and a model for TLDRs; what happened, in order."""
+    """An agent that counts the rows of some tables, a tool, a model for TLDRs, and a log of events
+    in order."""
 
     def __init__(self, tables, too_long=20):
         self.happened, self.sent, self.tables, self.too_long = [], [], tables, too_long
@@ -110,8 +111,9 @@ def summaries(messages):
 
 
 def test_execute_with_history_compression_keeps_requests_short_and_valid(run):
-    """S3-05 S3-06 S3-07 S3-08 S3-09 S3-10 S3-13: sixty tool calls under twenty messages; each request the model sees is
-    valid, its last message the result it waits for, and the task is always there."""
+    """S3-05 S3-06 S3-07 S3-08 S3-09 S3-10 S3-13: sixty tool calls, never more than twenty messages.
+    Each request to the model is valid, ends with the result that it waits for, and contains the
+    task."""
     world = World(60)
     end = run(world.graph(), {"messages": TASK})
     assert end["messages"][-1].content == "All counted."
@@ -129,7 +131,7 @@ def test_execute_with_history_compression_keeps_requests_short_and_valid(run):
 
 
 def test_compression_comes_after_the_tool_and_before_its_result_is_sent(run):
-    """S3-10: the order of things around each compression."""
+    """S3-10: the order of events around each compression."""
     world = World(30)
     run(world.graph(strategy=WholeHistory()), {"messages": TASK})
     at = [n for n, event in enumerate(world.happened) if event == "tldr"]
@@ -159,7 +161,7 @@ def test_the_graph_has_koogs_nodes_and_edges():
 
 
 def test_under_the_limit_nothing_is_compressed(run):
-    """S3-07 S3-08: the default is koog's, more than 100 messages."""
+    """S3-07 S3-08: koog's default is more than 100 messages."""
     world = World(40)
     end = run(
         execute_with_history_compression(world.model, [world.tool], world.compressor),
@@ -174,7 +176,7 @@ def test_under_the_limit_nothing_is_compressed(run):
 
 
 def test_a_failed_or_unknown_tool_returns_an_error_as_its_result():
-    """S3-08: so is one that does not exist."""
+    """S3-08: both a failing tool and one that does not exist."""
     world = World(5)
     end = world.graph().invoke({"messages": TASK})
     (failed,) = [m for m in end["messages"] if isinstance(m, ToolMessage) and m.status == "error"]
@@ -189,7 +191,7 @@ def test_a_failed_or_unknown_tool_returns_an_error_as_its_result():
 
 
 def test_a_token_trigger_can_decide_when_to_compress(run):
-    """S3-05 S3-07: any trigger in place of a count of messages (C3-7)."""
+    """S3-05 S3-07: any trigger can replace the message count (C3-7)."""
     world = World(40)
     graph = execute_with_history_compression(
         world.model,
@@ -216,7 +218,7 @@ def count_tables(count):
 
 
 def test_the_compress_node_leaves_received_results_untouched(run):
-    """S3-09: the node touches nothing but the messages; the call that the received result answers stays (C3-3)."""
+    """S3-09: the node changes only the messages. The call of the received result stays (C3-3)."""
     history = count_tables(20)[:-1]
     received = [ToolMessage("42", tool_call_id="c19")]
     graph = StateGraph(AgentState)
@@ -232,8 +234,9 @@ def test_the_compress_node_leaves_received_results_untouched(run):
 
 
 def test_the_history_can_be_compressed_between_two_phases_of_a_graph(run):
-    """S3-04 S3-06 S3-11: `nodeStart then collectInformation then compressHistory then makeTheDecision`, the phases being
-    graphs of their own, with a checkpointer that holds what was compressed."""
+    """S3-04 S3-06 S3-11: `nodeStart then collectInformation then compressHistory then
+    makeTheDecision`. The phases are subgraphs, and the checkpointer holds the compressed
+    history."""
     seen = []
 
     def decide(state):
@@ -279,7 +282,7 @@ def test_the_history_can_be_compressed_between_two_phases_of_a_graph(run):
 )
 @pytest.mark.parametrize("preserve", [True, False])
 def test_the_node_takes_every_strategy(strategy, answer, results, preserve):
-    """S3-13 S3-16 S3-17 S3-27: and memory, and another model for the compression."""
+    """S3-13 S3-16 S3-17 S3-27: also memory, and another model for the compression."""
     memory = langchain.encode(remember("Tables are in Chinese."))
     history = [*count_tables(12), memory, AIMessage("So far."), HumanMessage("Go on.")]
     main, cheap = ScriptedModel(), ScriptedModel([answer] * 9)
@@ -313,7 +316,7 @@ THREE = (
 
 
 def test_f25_a_node_and_a_write_session_retrieve_the_same_facts(run):
-    """S3-20 S3-29: a node of a graph and a write session make the same of the same history, in one question."""
+    """S3-20 S3-29: for the same history they give the same result, with one prompt."""
     facts = {
         "user_preferences": ["dark theme", "short answers"],
         "product_details": ["Lamp 40 W"],
@@ -343,7 +346,7 @@ def test_f25_a_node_and_a_write_session_retrieve_the_same_facts(run):
 
 
 def test_the_node_recognises_koogs_memory_messages_by_their_text():
-    """S3-26 S3-27: koog's own memory messages carry no tag (C3-5)."""
+    """S3-26 S3-27: koog's memory messages have no tag (C3-5)."""
     facts = HumanMessage("Here are the relevant facts from memory: tables are in Chinese.", id="m")
     history = [*count_tables(12), facts, AIMessage("So far."), HumanMessage("Go on.")]
     for memory, is_kept in ((MemoryContaining(), True), (None, True), (TaggedMemory(), False)):
@@ -377,7 +380,7 @@ def test_a_custom_strategy_can_be_used_in_a_node(run):
 
 
 def test_a_tldr_is_not_streamed_as_agent_output():
-    """S3-06: with LangGraph's `stream_mode="messages"` no piece of the TLDR comes out."""
+    """S3-06: LangGraph's `stream_mode="messages"` streams no part of the TLDR."""
     model = GenericFakeChatModel(messages=iter([AIMessage(TLDR)]))
     graph = (
         StateGraph(AgentState)
@@ -394,7 +397,7 @@ def test_a_tldr_is_not_streamed_as_agent_output():
 
 
 def test_the_node_returns_no_update_if_nothing_is_compressed():
-    """S3-13: the state's messages are left as they are."""
+    """S3-13: the messages of the state are unchanged."""
     assert node_llm_compress_history(ScriptedModel()).invoke({"messages": TASK}) == {"messages": []}
 
 

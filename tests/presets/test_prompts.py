@@ -1,4 +1,4 @@
-"""Every preset with a model takes a prompt (F11)."""
+"""Every preset with a model accepts a prompt (F11)."""
 
 import asyncio
 from collections.abc import Callable
@@ -78,7 +78,8 @@ WAYS: dict[str, Callable[[Prompt | str, ScriptedModel], Any]] = {
 @pytest.mark.parametrize("prompt", [OURS, OURS.text], ids=["a prompt", "a text"])
 @pytest.mark.parametrize("way", WAYS)
 def test_f11_every_preset_with_a_model_takes_a_prompt(way, prompt):
-    """Only gemini did: the others summarised by their own words alone, whatever a house's rules for summaries were."""
+    """Only gemini did. The others summarised with their own prompts, whatever rules a company had
+    for summaries."""
     model = ScriptedModel(["…"] * 9)
     WAYS[way](prompt, model)
     assert model.asked[0].system.startswith(OURS.text)
@@ -86,7 +87,7 @@ def test_f11_every_preset_with_a_model_takes_a_prompt(way, prompt):
 
 
 def test_f11_the_instruction_at_the_end_of_the_request_can_be_replaced_too():
-    """With the room in tokens, and the current question, put into it."""
+    """The token limit and the current question are inserted into it."""
     ways: tuple[Callable[[ScriptedModel], Any], ...] = (
         lambda model: gemini(
             Settings(1_500, instruction="In {tokens}."), model, format="openai_chat"
@@ -110,7 +111,7 @@ def test_f11_the_instruction_at_the_end_of_the_request_can_be_replaced_too():
 
 
 def test_f11_the_prompt_of_prune_and_compact_is_the_one_in_the_article():
-    """S4-10 S4-21: word for word, its five points included."""
+    """S4-10 S4-21: word for word, including its five points."""
     assert SUMMARY_SYSTEM_PROMPT.text.startswith(
         "You are a helpful AI assistant tasked with summarizing conversations.\n"
         "Focus on information helpful for continuing the conversation:\n"
@@ -123,6 +124,6 @@ def test_f11_the_prompt_of_prune_and_compact_is_the_one_in_the_article():
 
 
 def test_f11_a_prompt_given_beside_a_summarizer_is_refused():
-    """A summarizer of one's own has its own."""
+    """A custom summarizer has its own prompt."""
     with pytest.raises(ValueError, match="give a prompt, or a summarizer"):
         koog(WholeHistory(summarizer=tldr(), prompt="Short."), ScriptedModel([]))

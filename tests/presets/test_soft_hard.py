@@ -1,4 +1,5 @@
-"""The soft/hard preset: suggested from one threshold on, forced from another (seed system S2)."""
+"""The soft/hard preset: compaction is suggested from one threshold on and forced from another (seed
+system S2)."""
 
 import asyncio
 import copy
@@ -60,7 +61,7 @@ def assistant(text: str, **extras) -> CompactableMessage:
 
 
 def talk(pairs: int) -> list[dict]:
-    """Pairs of about 175 tokens, with a preference and a decision in the first."""
+    """Return pairs of about 175 tokens, with a preference and a decision in the first."""
     first = [
         user("我住在北京。我喜欢简洁的代码，永远不要使用 unsafe。"),
         assistant("决定采用 tokio 作为异步运行时。"),
@@ -91,7 +92,8 @@ def ran(id: str, result: str) -> list[dict]:
 
 
 def test_the_eight_settings_have_the_documented_defaults():
-    """S2-03 S2-04 S2-05 S2-06 S2-07 S2-08 S2-09 S2-10 S2-43: the default is production (C2-7)."""
+    """S2-03 S2-04 S2-05 S2-06 S2-07 S2-08 S2-09 S2-10 S2-43: the default is the production preset
+    (C2-7)."""
     assert [field.name for field in fields(CompactionConfig)] == [
         "soft_threshold_tokens", "hard_threshold_tokens", "reserve_tokens", "memory_flush_enabled",
         "keep_recent_messages", "summary_max_tokens", "use_llm", "llm_fallback_to_rules",
@@ -116,7 +118,8 @@ def test_the_development_and_large_context_presets_have_the_documented_settings(
 
 
 def test_thresholds_are_lowered_to_leave_the_reserve_free_in_the_window(caplog):
-    """S2-05 S2-44 (C2-3, C2-4): 30,000 and 6,000 do not fit into 32,768; it is said."""
+    """S2-05 S2-44 (C2-3, C2-4): 30,000 and 6,000 do not fit into 32,768, and the change is
+    reported."""
     with caplog.at_level(logging.WARNING, "refold"):
         compactor = SoftHardCompactor(LARGE_CONTEXT, window=LARGE_CONTEXT_WINDOW)
     assert compactor.config.hard_threshold_tokens == 26_768
@@ -156,7 +159,8 @@ def test_a_partial_config_is_accepted_and_invalid_settings_are_refused():
 
 
 def test_urgency_is_none_soft_or_hard_by_the_thresholds():
-    """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14 S2-23: exactly at a threshold is reached (C2-8)."""
+    """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14 S2-23: a threshold is reached at exactly its value
+    (C2-8)."""
     history = talk(10)
     tokens = compactor_estimate_messages_tokens(history)
     for soft, hard, expected in (
@@ -192,8 +196,8 @@ def test_the_reserve_lowers_the_hard_threshold_of_the_check():
 
 
 def test_old_messages_become_a_summary_and_the_newest_stay():
-    """S2-02 S2-07 S2-15 S2-16 S2-17 S2-18 S2-19 S2-20 S2-21 S2-22 S2-23: seven fields that agree with each other; the
-    summary is in the user's role (C2-14)."""
+    """S2-02 S2-07 S2-15 S2-16 S2-17 S2-18 S2-19 S2-20 S2-21 S2-22 S2-23: seven consistent fields.
+    The summary is a user message (C2-14)."""
     system = {"role": "system", "content": "你是一个助手。"}
     history = [
         system,
@@ -277,7 +281,7 @@ def test_a_compaction_that_would_save_no_tokens_is_not_made():
 
 
 class Broken:
-    """A sink whose disk is full."""
+    """A memory sink with a full disk."""
 
     def store(self, memories):
         raise StoreError("disk full")
@@ -287,7 +291,7 @@ class Broken:
 
 
 def test_each_memory_is_flushed_only_once():
-    """S2-06 S2-19 S2-40 (C2-9): once for each content, whoever stored it before."""
+    """S2-06 S2-19 S2-40 (C2-9): once for each content, even if it was stored elsewhere before."""
     memory = ProcessMemories()
     compactor = SoftHardCompactor(SMALL, memory=memory)
     first = compactor.compact(talk(12), "agent")
@@ -327,7 +331,7 @@ def test_each_agent_has_a_memory_of_its_own():
 
 
 def test_a_model_writes_the_summary_if_use_llm_is_true():
-    """S2-09 S2-44 S2-45 S2-48 S2-49 (C2-5): a light one of one's own choice."""
+    """S2-09 S2-44 S2-45 S2-48 S2-49 (C2-5): any light model can be used."""
     light = ScriptedModel(["用户在写异步服务器，采用 tokio。"])
     result = SoftHardCompactor(SMALL, model=light).compact(talk(12), config={"use_llm": True})
     assert len(light.asked) == 1
@@ -364,7 +368,8 @@ def test_a_failed_model_is_replaced_by_rules_unless_the_fallback_is_off(answers)
 
 @pytest.mark.parametrize("cap", [120, 240])
 def test_the_summary_stays_within_summary_max_tokens(cap):
-    """S2-08 (C2-12): as it stands in the list, by rules; a model is told of it."""
+    """S2-08 (C2-12): counted as it stands in the list. Rules obey the limit, and a model is told
+    it."""
     history = [*talk(60), user("最后的问题")]
     config = {"summary_max_tokens": cap}
     by_rules = SoftHardCompactor(SMALL).compact(history, config=config).compacted_messages
@@ -378,7 +383,8 @@ def test_the_summary_stays_within_summary_max_tokens(cap):
 
 
 def test_a_second_summary_is_made_from_the_first_one_and_the_new_messages():
-    """S2-46 S2-50: the whole history grown, or the compacted one: the earlier summary is brought up to date."""
+    """S2-46 S2-50: for the grown full history and for the compacted one, the earlier summary is
+    updated."""
     for whole in (True, False):
         model = ScriptedModel(["第一份摘要。", "第二份摘要。"])
         compactor = SoftHardCompactor(SMALL, model=model)
@@ -398,7 +404,7 @@ def test_a_second_summary_is_made_from_the_first_one_and_the_new_messages():
 
 
 def test_a_compaction_can_be_previewed_and_edited_before_it_is_accepted():
-    """S2-47 S2-51: nothing is kept until it is accepted; then exactly what was shown."""
+    """S2-47 S2-51: nothing is stored before it is accepted. Then it is exactly the preview."""
     compactor = SoftHardCompactor(SMALL, memory=ProcessMemories())
     history = talk(12)
     preview = compactor.preview(history, "agent")
@@ -446,7 +452,7 @@ def test_a_compaction_is_recorded_and_can_be_reverted():
 
 
 def test_the_later_of_two_compactions_can_be_reverted_alone():
-    """S2-53: then the list is what the earlier one made of it, with all that came since."""
+    """S2-53: the list is then that of the earlier compaction, with all later messages."""
     compactor, history = SoftHardCompactor(SMALL), talk(24)
     first = compactor.compact(history[:24]).compacted_messages
     assert compactor.compact(history).compacted_messages != first
@@ -456,7 +462,8 @@ def test_the_later_of_two_compactions_can_be_reverted_alone():
 
 
 def test_on_event_reports_the_end_of_a_compaction():
-    """S2-54: memory is a port of two methods, and whatever reflects hears of every compaction."""
+    """S2-54: memory is a port of two methods, and a reflection component can learn of every
+    compaction."""
     events = []
     SoftHardCompactor(SMALL, on_event=events.append, memory=ProcessMemories()).compact(talk(12))
     ended = next(event for event in events if isinstance(event, CompactionEnded))
@@ -465,7 +472,7 @@ def test_on_event_reports_the_end_of_a_compaction():
 
 
 def test_the_docs_page_states_the_maturity_and_date_of_the_document():
-    """S2-01: maturity and date of the document."""
+    """S2-01"""
     page = (ROOT / "docs" / "presets" / "soft-hard.md").read_text(encoding="utf-8")
     assert "L4" in page
     assert "2026-03-24" in page
@@ -475,8 +482,8 @@ def test_the_docs_page_states_the_maturity_and_date_of_the_document():
 
 
 def test_the_four_commands_can_be_called_as_functions():
-    """S2-33 S2-34 S2-35 S2-36: with these arguments, the last ones optional (C2-15); messages cost
-    more than their texts (C2-2)."""
+    """S2-33 S2-34 S2-35 S2-36: with these arguments, the last ones optional (C2-15). A message
+    costs more than its text (C2-2)."""
     assert compactor_estimate_tokens("") == 0
     assert compactor_estimate_tokens("你好, world\n") == rather_over("你好, world\n") == 6
     assert compactor_estimate_messages_tokens([]) == 0
@@ -488,8 +495,8 @@ def test_the_four_commands_can_be_called_as_functions():
 
 
 def test_each_agent_and_each_conversation_has_compactions_of_its_own():
-    """S2-36 C2-15: equal messages of another agent or conversation are not compacted by the same call; the agent must be
-    named, the conversation need not."""
+    """S2-36 C2-15: equal messages of another agent or conversation are not compacted by the same
+    call. The agent is required, the conversation optional."""
     by, history = SoftHardCompactor(SMALL), talk(12)
     assert (
         compactor_compact(history, "a", "one", {"keep_recent_messages": 2}, by=by).retained_count
@@ -510,7 +517,8 @@ def test_each_agent_and_each_conversation_has_compactions_of_its_own():
 
 
 def test_the_dispatcher_answers_json_commands_with_json():
-    """S2-32 S2-33 S2-34 S2-35 S2-36 S2-37: as an HTTP gateway will mount it; JavaScript's spelling is understood."""
+    """S2-32 S2-33 S2-34 S2-35 S2-36 S2-37: as an HTTP gateway would mount it. JavaScript's
+    camelCase is accepted."""
     dispatcher = Dispatcher(SoftHardCompactor(SMALL))
 
     def call(command: str, **arguments) -> dict:
@@ -629,7 +637,7 @@ def test_the_client_returns_typed_results_over_any_transport():
 
 
 class Commands(BaseHTTPRequestHandler):
-    """The dispatcher behind HTTP: a JSON object in, one out."""
+    """The dispatcher behind HTTP: JSON objects in and out."""
 
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -640,11 +648,11 @@ class Commands(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_):
-        """Say nothing."""
+        """Do nothing."""
 
 
 def test_the_client_works_over_http():
-    """S2-32 S2-37: the four entries by HTTP and JSON, as `intelligence.compactor` has them."""
+    """S2-32 S2-37: the four entries over HTTP and JSON, as in `intelligence.compactor`."""
 
     async def main(address: str) -> None:
         def post(request: dict) -> dict:
@@ -673,7 +681,7 @@ def test_the_client_works_over_http():
 
 
 def test_scenario_1_soft_suggests_and_hard_compacts_automatically():
-    """S2-02 S2-23 S2-32 S2-38 S2-41: soft suggests, hard compacts; the user manages nothing."""
+    """S2-02 S2-23 S2-32 S2-38 S2-41: soft suggests, hard compacts, and the user does nothing."""
 
     async def main() -> tuple[ChatStore, list, list]:
         suggested, done = [], []
@@ -696,8 +704,9 @@ def test_scenario_1_soft_suggests_and_hard_compacts_automatically():
 
 
 def test_a_chat_checks_each_added_message_by_its_own_config_and_ids():
-    """S2-36 S2-38 S2-41: at exactly the figure the message that is added suggests or compacts, no earlier; memories go
-    to the chat's agent, the record to its conversation."""
+    """S2-36 S2-38 S2-41: the message that reaches the exact threshold triggers the suggestion or
+    the compaction, no earlier one. Memories go to the chat's agent, the record to its
+    conversation."""
     sinks, suggested = {"a": ProcessMemories(), "b": ProcessMemories()}, []
     core, history = SoftHardCompactor(PRODUCTION, memory=sinks.__getitem__), talk(12)
     soft, hard = (compactor_estimate_messages_tokens(history[:count]) for count in (20, 22))
@@ -744,7 +753,7 @@ def test_scenario_2_a_chat_is_compacted_manually_with_a_partial_config():
 
 
 def test_scenario_3_memories_stored_beforehand_are_not_stored_twice():
-    """S2-40 S2-41: stored by hand before, they are not stored twice (C2-9)."""
+    """S2-40 S2-41: manual storage counts (C2-9)."""
     memory = ProcessMemories()
     intelligence = Intelligence(client(memory=memory), memory)
     messages = talk(12)
@@ -761,7 +770,8 @@ def test_scenario_3_memories_stored_beforehand_are_not_stored_twice():
 
 
 def test_a_compactor_accepts_a_mapping_of_some_settings() -> None:
-    """Its page says that some will do wherever a configuration is taken; of a mapping it made an AttributeError later."""
+    """The documentation allows partial settings wherever a configuration is accepted. A mapping
+    used to cause an AttributeError later."""
     compactor = SoftHardCompactor({"keep_recent_messages": 10})
     assert compactor.config == replace(PRODUCTION, keep_recent_messages=10)
     assert compactor.compact(talk(40)).retained_count >= 10

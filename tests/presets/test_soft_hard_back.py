@@ -1,5 +1,5 @@
-"""The way back in the seed's own flow (F9): a chat goes on with the compacted list, over JSON, and still has a preview, a
-history and a way back."""
+"""Reverting in the seed's own flow (F9): a chat that continues with the compacted list, over JSON,
+still has previews, a history and revert."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ def talk(pairs: int, start: int = 0, owner: str = "") -> list[dict]:
 
 
 def client(desk: SoftHardCompactor | None = None) -> CompactorClient:
-    """Over a wire that carries nothing but JSON."""
+    """Return a client over a transport of JSON alone."""
     dispatcher = Dispatcher(desk or SoftHardCompactor(SMALL))
 
     def carry(request: dict) -> dict:
@@ -37,12 +37,13 @@ def client(desk: SoftHardCompactor | None = None) -> CompactorClient:
 
 
 async def fill(chat: ChatStore, messages: list[dict]) -> int:
-    """How often adding *messages* compacted the chat."""
+    """Return how often adding *messages* compacted the chat."""
     return sum([await chat.add(message) is not None for message in messages])
 
 
 def test_f9_a_compacted_chat_has_a_history_and_can_be_reverted():
-    """S2-53: after `setMessages(result.compacted_messages)` the history was empty and `revert` did nothing."""
+    """S2-53: after `setMessages(result.compacted_messages)` the history used to be empty, and
+    `revert` did nothing."""
 
     async def main() -> None:
         chat = ChatStore(client(), "agent")
@@ -61,7 +62,7 @@ def test_f9_a_compacted_chat_has_a_history_and_can_be_reverted():
 
 
 def test_f9_the_latest_compaction_can_be_reverted_alone():
-    """S2-53: the latest, so that what an earlier one hid stays hidden."""
+    """S2-53: messages hidden by an earlier one stay hidden."""
 
     async def main() -> None:
         chat = ChatStore(client(), "agent", messages=talk(12))
@@ -76,7 +77,8 @@ def test_f9_the_latest_compaction_can_be_reverted_alone():
 
 
 def test_f9_the_next_compaction_of_a_compacted_chat_can_be_previewed_and_edited():
-    """S2-47 S2-51: the preview is of the compacted list; what is accepted is exactly what was shown, with the user's words."""
+    """S2-47 S2-51: the preview is of the compacted list, and what is accepted is exactly the
+    preview with the user's edits."""
 
     async def main() -> None:
         chat = ChatStore(client(), "agent", messages=talk(12))
@@ -102,7 +104,7 @@ def test_f9_the_next_compaction_of_a_compacted_chat_can_be_previewed_and_edited(
 
 
 def test_f9_a_preview_can_be_accepted_once_and_only_with_valid_edits():
-    """S2-51: a wrong edit keeps it waiting."""
+    """S2-51: after an invalid edit the preview is still pending."""
 
     async def main() -> None:
         compactor = client()
@@ -117,7 +119,8 @@ def test_f9_a_preview_can_be_accepted_once_and_only_with_valid_edits():
 
 
 def test_f9_reverting_an_unknown_compaction_raises_a_command_error():
-    """S2-53: after a restart, without a conversation's id, under another one, and where nothing was compacted."""
+    """S2-53: after a restart, without a conversation id, under another one, and if nothing was
+    compacted."""
 
     async def main() -> None:
         compactor = client()
@@ -138,7 +141,8 @@ def test_f9_reverting_an_unknown_compaction_raises_a_command_error():
 
 
 def test_f9_the_least_recently_compacted_conversation_is_forgotten_first():
-    """The one that was not compacted for longest is forgotten, and going back says so; one that is over can be."""
+    """Reverting it raises an error that says so. A finished conversation can be forgotten
+    explicitly."""
 
     async def main() -> None:
         conversations = Conversations(most=2)
@@ -185,7 +189,7 @@ def test_f9_a_message_added_during_a_compaction_is_kept():
     )
 )
 def test_f9_chats_never_mix_whatever_they_have_in_common(steps):
-    """Law (F2): of chats of one agent with equal beginnings and equal ends, each has its own way back."""
+    """Law (F2): chats of one agent with equal beginnings and ends are reverted separately."""
 
     async def main() -> None:
         compactor = client()
@@ -221,7 +225,8 @@ def test_f9_chats_never_mix_whatever_they_have_in_common(steps):
 
 
 def test_f26_a_request_kept_after_the_summary_counts_as_retained():
-    """S2-18: a request that the summary's fold moves behind it was not counted, so that one was missing."""
+    """S2-18: a request that moves behind the summary was not counted, so the count was one too
+    low."""
     call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
     history = [*talk(6), {"role": "user", "content": "列出文件，" * 30}]
     for n in range(6):

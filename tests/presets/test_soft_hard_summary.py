@@ -60,7 +60,8 @@ def rust() -> list[Message]:
 
 
 def test_the_summary_equals_the_documented_example():
-    """S2-26 S2-27 S2-28 S2-29 S2-30 S2-31: header, topics, conclusions, code, and how many of whom (C2-11)."""
+    """S2-26 S2-27 S2-28 S2-29 S2-30 S2-31: header, topics, conclusions, code, and the number of
+    messages by role (C2-11)."""
     assert len(rust()) == 24
     assert summarize(rust()) == GOLDEN
 
@@ -129,7 +130,7 @@ def test_reports_of_finished_work_are_conclusions(text):
 
 
 def test_preferences_and_changed_files_are_in_the_summary():
-    """S2-02 S2-29 S2-30: what the user wants, and what work was done."""
+    """S2-02 S2-29 S2-30: the user's preferences and the work that was done."""
     call = ToolCall("c1", "write", '{"content":"x","path":"src/app.py"}')
     history = [
         user("请写一个脚本。永远不要修改 tests/。"),
@@ -144,7 +145,8 @@ def test_preferences_and_changed_files_are_in_the_summary():
 
 
 def test_an_earlier_summary_is_merged_and_never_a_topic():
-    """S2-46 S2-50 (C2-12): counts add up; ours in its wrapper, and the bare one of the desktop's own list."""
+    """S2-46 S2-50 (C2-12): counts add up. Earlier summaries are ours in its wrapper, and the
+    unwrapped one of the desktop app's list."""
     later = [user("如何部署？"), assistant("推荐使用 systemd 管理进程。")]
     merged = GOLDEN.replace("性能优化建议", "性能优化建议; 如何部署").replace(
         "提升性能\n", "提升性能\n- 推荐使用 systemd 管理进程\n"
@@ -159,7 +161,7 @@ def test_an_earlier_summary_is_merged_and_never_a_topic():
 
 
 def test_the_rule_summary_keeps_the_content_of_an_earlier_model_summary():
-    """S2-10 S2-50: nothing of it is lost to the fallback."""
+    """S2-10 S2-50: the fallback loses nothing of it."""
     text = "用户在写 HTTP 服务器。\n\n<record>\n## Requests\n- 如何在 Rust 中实现？\n## Constraints\n- 不要用 unsafe。\n</record>"
     summary = summarize([wrap_summary(text), user("如何部署？"), assistant("推荐使用 systemd。")])
     for part in (

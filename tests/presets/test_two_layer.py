@@ -1,4 +1,5 @@
-"""The two-layer preset: placeholders every round, a summary beyond a threshold (seed system S1)."""
+"""The two-layer preset: placeholders every round, and a summary above a threshold (seed system
+S1)."""
 
 import asyncio
 import copy
@@ -52,7 +53,7 @@ def rounds(count: int, size: int = 1_000, name: str = "bash") -> list[dict]:
 
 
 def turns(count: int, size: int = 600) -> list[dict]:
-    """Turns of a question, a call with its result, and an answer."""
+    """Return turns of a question, a call with its result, and an answer."""
     out = [SYSTEM]
     for n in range(count):
         out += [
@@ -110,7 +111,7 @@ def test_invalid_settings_are_refused():
 
 
 def test_the_threshold_can_be_a_share_of_the_models_window():
-    """S1-39: from the table, from a window of one's own; an unknown model is said to be unknown."""
+    """S1-39: from the table or from a custom window. An unknown model is reported."""
     assert ContextPolicy.for_model("mine", 0.5, Window(100_000)).token_threshold == 50_000
     policy = ContextPolicy.for_model("gpt-4o", 0.5, keep_recent_tools=6)
     assert (policy.token_threshold, policy.keep_recent_tools) == (64_000, 6)
@@ -124,8 +125,9 @@ def test_the_threshold_can_be_a_share_of_the_models_window():
 
 
 def test_every_role_is_counted_and_a_call_counts_its_name_and_arguments():
-    """S1-14 S1-16: user, assistant and results by the formula, the system prompt by the default estimate; nothing
-    is nothing; one Chinese character is no longer 0 tokens (C1-12)."""
+    """S1-14 S1-16: user and assistant messages and results by the formula, the system prompt by the
+    default estimate. Nothing counts 0, and one Chinese character no longer counts 0 tokens
+    (C1-12)."""
     count = counter(two_ratios)
     assert estimate_tokens(None) == estimate_tokens([]) == 0
     frame = estimate_tokens([user("")], count)
@@ -151,7 +153,8 @@ def test_every_role_is_counted_and_a_call_counts_its_name_and_arguments():
 
 
 def test_results_of_older_groups_become_placeholders_every_round():
-    """S1-01 S1-02 S1-03 S1-20 S1-21 S1-22: far below the threshold, and only as many as are older."""
+    """S1-01 S1-02 S1-03 S1-20 S1-21 S1-22: far below the threshold, and only for the older
+    groups."""
     messages = [SYSTEM, user("修复解析器"), *rounds(7)]
     before = copy.deepcopy(messages)
     view = ContextCompactor(ContextPolicy.defaults()).compact(messages)
@@ -235,7 +238,7 @@ def test_max_tool_length_applies_to_results_and_arguments():
 
 
 def test_a_json_placeholder_is_valid_json_and_a_failure_keeps_its_error():
-    """S1-22: the form that the real code has (C1-1)."""
+    """S1-22: the form of the real code (C1-1)."""
     failed = "Traceback\n" * 80 + "ValueError: bad port 8080\nexit code: 1"
     messages = [
         SYSTEM,
@@ -260,8 +263,8 @@ def test_a_json_placeholder_is_valid_json_and_a_failure_keeps_its_error():
 
 
 def test_protected_tools_are_left_alone():
-    """S1-10 S1-20 S1-25: results and arguments alike, known by the names that their calls have; `Skill` without
-    being named."""
+    """S1-10 S1-20 S1-25: both results and arguments, recognised by the tool names of their calls.
+    `Skill` is always protected."""
     long = {"content": "x = 1\n" * 100}
     tools = ("Skill", "notes", "write")
     protected = [message for name in tools for message in ran(name, name, WORDS * 50, **long)]
@@ -274,7 +277,8 @@ def test_protected_tools_are_left_alone():
 
 
 def test_only_old_assistant_texts_are_shortened_and_only_with_max_text_length():
-    """S1-24 (C1-3): only the assistant's, only before the newest groups, both ends, and the note says how much."""
+    """S1-24 (C1-3): only assistant texts before the newest groups. Both ends stay, and a note gives
+    the omitted length."""
     long = WORDS * 300
     start = [
         {**SYSTEM, "content": long},
@@ -304,7 +308,7 @@ def test_only_old_assistant_texts_are_shortened_and_only_with_max_text_length():
 
 @pytest.mark.parametrize(("keep", "cut"), [(0, [0, 1]), (1, [0, 1]), (2, [0]), (3, [])])
 def test_texts_between_the_newest_groups_are_not_shortened(keep, cut):
-    """S1-24: as many groups are recent as `keep_recent_tools` says, at least one."""
+    """S1-24: `keep_recent_tools` is the number of recent groups, at least one."""
     long = WORDS * 300
     texts = [f"{n}: {long}" for n in range(3)]
     messages = [SYSTEM, user("q")]
@@ -369,7 +373,7 @@ def test_a_history_may_have_no_system_prompt_or_several():
 
 
 def test_the_threshold_is_exclusive_and_the_log_states_the_trigger(caplog):
-    """S1-19: exactly at the figure nothing happens."""
+    """S1-19: exactly at the threshold nothing happens."""
     tokens = estimate_tokens(turns(3))
     with caplog.at_level(logging.INFO, "refold"):
         at = turns(3)
@@ -390,8 +394,8 @@ def test_the_threshold_is_exclusive_and_the_log_states_the_trigger(caplog):
 
 
 def test_a_list_of_at_most_two_messages_is_not_summarised():
-    """S1-18: nor in async code; the third message counts, the system prompt as one. But what is too long in few
-    messages is not let through for that (C1-11)."""
+    """S1-18: nor in async code. The third message counts, and so does the system prompt. A list
+    that is too long in few messages is still compacted (C1-11)."""
     model = ScriptedModel([SUMMARY] * 9)
     compactor = ContextCompactor(small(token_threshold=10, keep_recent_turns=0), model)
     assert compactor.compact(None) is None
@@ -418,7 +422,7 @@ def test_a_list_of_at_most_two_messages_is_not_summarised():
 
 
 def test_no_model_is_asked_if_no_message_is_older_than_the_kept_ones():
-    """S1-27: an empty list to summarise is no summary, though the threshold is passed."""
+    """S1-27: there is no summary of an empty list, even above the threshold."""
     start = [SYSTEM, {**SYSTEM, "content": "今天是星期六。"}, user(WORDS * 100)]
     messages, model = copy.deepcopy(start), ScriptedModel([SUMMARY])
     ContextCompactor(small(token_threshold=10), model).compact(messages)
@@ -427,7 +431,7 @@ def test_no_model_is_asked_if_no_message_is_older_than_the_kept_ones():
 
 
 def test_the_summary_request_contains_the_current_question():
-    """S1-28 S1-30 S1-31: the history as a record, the question, what to keep."""
+    """S1-28 S1-30 S1-31: the history as a record, the question, and what to keep."""
     model = ScriptedModel([SUMMARY] * 2)
     ContextCompactor(small(), model).compact(turns(8), "解析器为什么慢？")
     (ask,) = model.asked
@@ -444,7 +448,8 @@ def test_the_summary_request_contains_the_current_question():
 
 
 def test_one_long_turn_keeps_its_question():
-    """S1-05 S1-26: forty rounds on one question (C1-9), cut between rounds, never within a pair (C1-7)."""
+    """S1-05 S1-26: forty rounds on one question (C1-9), cut between rounds and never inside a pair
+    (C1-7)."""
     messages = [SYSTEM, user("修复解析器，不要修改 tests/。"), *rounds(40, 190)]
     ContextCompactor(small(), ScriptedModel([SUMMARY])).compact(messages)
     assert len(messages) < 45
@@ -458,7 +463,7 @@ def test_one_long_turn_keeps_its_question():
     "answers", [[], [Answer("", "error", "no")], ["<think>嗯</think>"], [Answer(SUMMARY, "length")]]
 )
 def test_the_rule_summary_is_used_if_the_model_fails(answers):
-    """S1-28 (C1-13): and thinking is never taken for a summary."""
+    """S1-28 (C1-13): thinking is never taken for a summary."""
     messages = turns(8)
     view = ContextCompactor(small(), ScriptedModel(answers)).compact(messages)
     assert [attempt.outcome for attempt in view.attempts] == ["degraded"]
@@ -468,7 +473,7 @@ def test_the_rule_summary_is_used_if_the_model_fails(answers):
 
 
 def test_a_second_compaction_updates_the_summary():
-    """S1-29: the list that was compacted is compacted again, by the same compactor and by another."""
+    """S1-29: a compacted list is compacted again, by the same compactor and by another."""
     for same in (True, False):
         messages, model = turns(8), ScriptedModel([SUMMARY, "新的摘要。"])
         compactor = ContextCompactor(small(), model)
@@ -490,7 +495,7 @@ def test_nothing_is_compacted_without_a_policy():
 
 
 def test_compacted_messages_can_be_restored():
-    """S1-34: the example shows a result restored, so the originals must be somewhere (C1-10)."""
+    """S1-34: the example shows a restored result, so the originals are kept (C1-10)."""
     messages = turns(8)
     compactor = ContextCompactor(small(), ScriptedModel([SUMMARY]))
     view = compactor.compact(messages)
@@ -536,7 +541,7 @@ def test_acompact_gives_the_same_result_as_compact():
 
 
 def test_incremental_summaries_form_a_chain_that_only_grows():
-    """S1-36: the chain grows at its end; what was summarised is never summarised again."""
+    """S1-36: the chain grows at its end, and nothing is summarised twice."""
     messages = turns(9, 1_800)
     model = ScriptedModel([f"摘要{n}" for n in range(20)])
     compactor = ContextCompactor(
@@ -596,7 +601,8 @@ def test_a_message_that_the_scorer_rates_high_is_kept_word_for_word():
 
 
 def attend(texts):
-    """Dot-product attention of the last text to each: over counts of characters, each vector of length 3."""
+    """Return dot-product attention of the last text to each text, over character counts as vectors
+    of length 3."""
     axes = sorted(set("".join(texts)))
     counts = [[text.count(axis) for axis in axes] for text in texts]
     vectors = [[3 * n / (hypot(*row) or 1) for n in row] for row in counts]
@@ -607,7 +613,7 @@ def attend(texts):
 
 
 def test_messages_that_the_last_one_attends_to_are_kept_word_for_word():
-    """S1-38: what the last message attends to is not compacted, whatever its words are."""
+    """S1-38: such messages are not compacted, whatever their text is."""
     messages = turns(8)
     messages.insert(1, user("port port port 8443 8443"))
     messages.insert(2, assistant("ok"))
@@ -633,8 +639,8 @@ def test_attention_weights_that_are_too_few_negative_or_nan_are_refused(weights)
 
 
 def test_each_layer_lowers_the_token_count_of_the_documented_example():
-    """S1-34: each layer brings the tokens down; the newest results stay as they are. The figures
-    of the document are no measurements (C1-10); `make bench` prints those that are."""
+    """S1-34: each layer lowers the token count, and the newest results are unchanged. The
+    document's figures are not measured (C1-10). `make bench` prints measured ones."""
     start = [
         SYSTEM,
         user("用户问题1"),

@@ -19,7 +19,7 @@ QUESTION = "Write twelve parts and read each."
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
-    """Everything that the page defines."""
+    """Return everything that the page defines."""
     monkeypatch.chdir(tmp_path)
     namespace: dict = {"__name__": "docs"}
     for _, code in code_blocks(ROOT / "docs" / "presets" / "two-layer.md", "python"):
@@ -37,7 +37,7 @@ def run(page: dict, policy: ContextPolicy | None, answers: list[str]) -> tuple[l
 
 
 def test_the_agent_compacts_before_every_round(page):
-    """S1-01 S1-32 S1-33: each request is valid, short enough, and still says what was asked."""
+    """S1-01 S1-32 S1-33: each request is valid, short enough, and still contains the question."""
     requests, model = run(
         page, ContextPolicy(token_threshold=1_500), ["The assistant writes and reads parts."] * 9
     )
@@ -52,14 +52,15 @@ def test_the_agent_compacts_before_every_round(page):
 
 
 def test_f25_a_model_that_is_not_a_function_is_refused():
-    """A chat model of LangChain's was called, raised, and rules wrote the summaries."""
+    """A LangChain chat model used to be called as a function, raised, and rules wrote the
+    summaries."""
     with pytest.raises(TypeError, match=r"adapters\.langchain\.ChatModel"):
         ContextCompactor(ContextPolicy.defaults(), object())
 
 
 def test_f25_one_chat_model_serves_the_agent_and_its_compactor(page):
-    """S1-40: as the seed hands one `chatModel` to both: one client, one model, its calls with tools and those without
-    told apart by nothing but what is asked."""
+    """S1-40: the seed passes one `chatModel` to both. Calls with and without tools of this one
+    client differ only in their requests."""
     done = iter(range(99))
 
     def reply(received):
@@ -113,7 +114,7 @@ def test_without_a_policy_nothing_is_compacted(page):
 
 
 def test_below_the_threshold_old_results_only_become_placeholders(page):
-    """S1-02 S1-33: far below the threshold the first layer works alone."""
+    """S1-02 S1-33: far below the threshold only the first layer works."""
     requests, model = run(page, ContextPolicy(keep_recent_tools=2), [])
     assert model.asked == []
     assert len(requests[-1]) == 50

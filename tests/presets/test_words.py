@@ -1,4 +1,5 @@
-"""Small things that a seed's user sees (F26): titles, room for a snapshot, answers that are cut off, names to import."""
+"""Details that a seed's user sees (F26): titles, the snapshot's token limit, truncated answers,
+importable names."""
 
 import pytest
 from hypothesis import given
@@ -40,7 +41,7 @@ def history(text: str = "用户问题") -> list[dict]:
 
 
 def test_f26_a_summary_starts_with_the_documented_title():
-    """S1-29 S2-26: the English wrapper stood before 【历史摘要】 and [以下是之前对话的摘要]."""
+    """S1-29 S2-26: the English wrapper used to precede 【历史摘要】 and [以下是之前对话的摘要]."""
     messages = history()
     ContextCompactor(ContextPolicy(token_threshold=700, summary_max_tokens=400)).compact(messages)
     assert messages[0]["content"].startswith("【历史摘要】\n")
@@ -65,7 +66,8 @@ def test_f26_a_summary_starts_with_the_documented_title():
     st.text(max_size=60),
 )
 def test_f26_a_summary_with_a_title_is_recognised_again(title, text):
-    """Law (C0-9): whatever a summary says, it comes back as it was, and nothing but a known title opens it."""
+    """Law (C0-9): any summary text survives the round trip, and only a known title opens a
+    summary."""
     text = title + text.strip()
     message = wrap_summary(text)
     assert summary_in(message) == text.strip()
@@ -82,7 +84,7 @@ SNAPSHOT = (
 
 
 def test_f26_the_snapshot_gets_the_full_number_of_summary_tokens():
-    """Of 2,000 tokens it got 1,035: the record beside it took the rest."""
+    """It used to get 1,035 of 2,000 tokens, and the record beside it took the rest."""
     rich = [
         {
             "role": ("user", "assistant")[n % 2],
@@ -99,7 +101,7 @@ def test_f26_the_snapshot_gets_the_full_number_of_summary_tokens():
 
 
 def ask_for_summary(*answers: Answer | str) -> tuple[list[Ask], str, str]:
-    """What is asked for a summary of plain text, the outcome, and what is shown then."""
+    """Return the prompt for a summary of plain text, the outcome, and the resulting text."""
     model = ScriptedModel(answers)
     view = View.of(
         [
@@ -117,7 +119,7 @@ def ask_for_summary(*answers: Answer | str) -> tuple[list[Ask], str, str]:
 
 
 def test_f26_an_answer_that_is_cut_off_is_requested_once_more():
-    """A model that ran into the cap had its whole summary thrown away at once."""
+    """If a model reached its output cap, the whole summary used to be discarded at once."""
     asked, outcome, shown = ask_for_summary(
         Answer("They take many st", "length"), "They take twenty steps."
     )
@@ -132,7 +134,7 @@ def test_f26_an_answer_that_is_cut_off_is_requested_once_more():
     "second", [Answer("They take m", "length"), Answer("", "error", "down"), ""]
 )
 def test_f26_rules_summarise_if_the_retry_of_a_cut_off_answer_fails_too(second):
-    """Conformance 33: it is never used, and rules take over."""
+    """Conformance 33: a truncated answer is never used, and the rule summary replaces it."""
     asked, outcome, shown = ask_for_summary(Answer("They take many st", "length"), second)
     assert (len(asked), outcome) == (2, "degraded")
     assert "They take" not in shown
