@@ -125,7 +125,7 @@ class LiteLLM(Chat):
 
     async def complete(self, **asked: Any) -> Any:
         fixed = {"model": f"openai/{MODEL}", "api_base": self.url, "api_key": "k", "max_retries": 0}
-        if "tools" in asked:  # its async side wants a further package for these
+        if "tools" in asked:  # its async API needs a further package for these
             return await asyncio.to_thread(litellm().completion, **fixed, **asked)
         return await litellm().acompletion(**fixed, **asked)
 

@@ -100,7 +100,7 @@ def test_vllm_gets_a_hint_to_retain_the_compacted_prefix_in_whole_blocks() -> No
     assert 0 < directive["priority"] <= 100 and directive["duration"] == SMALL.lifetime
     assert action["payload"]["scope"] == to.calls[0].header("x-session-id")
     (again,) = second["kv_hints"]["actions"]
-    assert again["payload"] == action["payload"]  # what came since is not claimed
+    assert again["payload"] == action["payload"]  # later messages are not claimed
     assert second["kv_hints"]["message_id"] != envelope["message_id"]
 
 

@@ -151,7 +151,7 @@ def test_the_last_line_before_a_crash_is_written(begin: str):
     printed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=False
     ).stderr.decode()
-    # The traceback is printed by another thread, so lines may stand between pieces of it.
+    # The traceback is printed by another thread, so other lines may come in between.
     lines = map(json.loads, re.findall(r"\{[^{}\n]*\}", printed))
     assert [line.get("n") for line in lines] == [None, *range(100)]
     assert "ValueError: it crashed" in re.sub(r"\{[^{}\n]*\}\n", "", printed)

@@ -157,7 +157,7 @@ async def answers_of_a_server_that_stops(upstream: str, *, used: bool) -> list[b
     stopping = asyncio.create_task(server.shutdown([listening]))
     try:
         if used:
-            await asyncio.sleep(0.05)  # the server knows by now
+            await asyncio.sleep(0.05)  # the server has noticed by now
         return await asyncio.gather(*map(exchange, connections))
     finally:
         for connection in connections:

@@ -1,4 +1,4 @@
-"""The harness of `make adapters`: it sees what it is there to see."""
+"""The harness of `make adapters` detects the failures that it is for."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def test_no_text_of_the_script_is_repeated():
 
 
 def talk(place: Path, show):
-    """Hold the conversation in a loop of a few lines; *show* gives what is sent of its messages."""
+    """Hold the conversation in a short loop. *show* returns the messages to send."""
     model, messages, deltas = Model(exact("o200k_base")), [], []
     with ScriptedProvider(model) as provider:
 
@@ -98,7 +98,7 @@ def test_a_correct_run_is_judged_as_fine(tmp_path):
 
 
 def test_a_run_that_loses_its_history_is_noticed(tmp_path):
-    """Orphans, a prefix that moves every time, edits that no store has."""
+    """It reports orphans, a prefix that changes every time, and edits that no store has."""
     compactor = make_compactor(tmp_path)
     compactor([{"role": "user", "content": "hello"}])
     verdict = talk(tmp_path, lambda messages: messages[-8:])

@@ -1,4 +1,4 @@
-"""The tables of compaction in layers and of the four goals, on a small synthetic session."""
+"""The tables of layered compaction and of the four goals, on a small synthetic session."""
 
 import json
 from itertools import pairwise
@@ -36,7 +36,8 @@ ROUNDS = 30
 
 
 def session():
-    """A request, then rounds of reading a file that names the next ones, with remarks in between."""
+    """Return a request, then rounds of reading a file that names the next ones, with remarks in
+    between."""
     yield {"role": "system", "content": "You are a careful engineer."}
     yield {
         "role": "user",
@@ -77,14 +78,14 @@ def visible(run):
 
 
 def cells(text, name):
-    """The cells of a table's row behind its name, the first that is so called."""
+    """Return the cells of the first table row with this name."""
     row = next(line for line in text.splitlines() if line.startswith(f"| {name} "))
     return [cell.strip() for cell in row.strip("|").split("|")][1:]
 
 
 def test_a_sliding_window_slides_within_a_task():
-    """As an edit it was refused from the day on which none may hide the request that the model works
-    on, so truncation sent the whole of a session."""
+    """It used to be an edit, which is refused since no edit may hide the current request.
+    Truncation then sent the whole session."""
     first, request, *rest = session()
     task = [first, request, *(message for message in rest if message["role"] != "user")]
     recording = Recording({"model": "gpt-4o", "messages": task})
@@ -98,8 +99,9 @@ def test_a_sliding_window_slides_within_a_task():
 
 
 def test_the_table_has_tokens_seconds_cost_and_integrity_of_each_layer(runs):
-    """S1-34 S1-35 C1-14: tokens, measured seconds, cost and integrity of a call, for the history as it is
-    and after each layer; tokens and cost fall from layer to layer, and nothing of the seed's is in it."""
+    """S1-34 S1-35 C1-14: tokens, measured seconds, cost and integrity of a call, for the original
+    history and after each layer. Tokens and cost fall from layer to layer, and none of the seed's
+    figures are used."""
     seconds = layers.latency({"small": runs}, FAST)
     text = layers.report("small", 1, runs, seconds)
     for name in (UNCOMPACTED, EVERY_ROUND, LAYER_1, LAYER_2, TRUNCATED, *PROSE):
@@ -121,8 +123,8 @@ def test_the_table_has_tokens_seconds_cost_and_integrity_of_each_layer(runs):
 
 
 def test_truncation_and_plain_summaries_keep_less_than_layer_2(runs):
-    """S0-01 S1-35: though they are given no fewer tokens, truncation and plain summaries show less of what was said than
-    layer 2, and less of it can be found again."""
+    """S0-01 S1-35: with as many tokens, truncation and plain summaries show less of the
+    conversation than layer 2, and less of it can be found again."""
     ours = runs[LAYER_2]
     for name in (TRUNCATED, *PROSE):
         baseline = runs[name]
@@ -133,7 +135,7 @@ def test_truncation_and_plain_summaries_keep_less_than_layer_2(runs):
 
 
 def test_layer_1_hides_content_that_recall_can_find(runs):
-    """S1-35 C1-14: integrity counts what is visible, and what `recall` brings back, apart."""
+    """S1-35 C1-14: integrity counts visible content and content that `recall` finds separately."""
     assert visible(runs[LAYER_1]) < layers.integrity(runs[LAYER_1].scores)[1]
 
 
@@ -146,7 +148,8 @@ def test_only_plain_summaries_have_a_model_cost(runs):
 
 
 def test_four_goals_are_measured_for_each_way_of_shortening_a_history(recording):
-    """S3-03: context use, speed, accuracy and cost, each measured, for all four ways of replacing a history."""
+    """S3-03: context use, speed, accuracy and cost, each measured, for all four ways of replacing a
+    history."""
     measured = goals.measure(recording)
     assert len(measured) == 5
     full = measured["as it is"].run.points[0]

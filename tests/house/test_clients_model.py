@@ -1,4 +1,5 @@
-"""The scripted model of `make clients`, without the clients: it finishes its task, and refuses as the APIs refuse."""
+"""The scripted model of `make clients`, without the clients: it finishes its task, and refuses what
+the APIs refuse."""
 
 import json
 import subprocess
@@ -44,7 +45,7 @@ def model() -> Model:
 
 
 def run(call: Call, place) -> str:
-    """What a client's tool answers."""
+    """Return the output of a client's tool."""
     if call.name == "read":
         return (place / call.arguments["path"]).read_text()
     return subprocess.run(
@@ -57,7 +58,7 @@ def run(call: Call, place) -> str:
 
 
 def without_old_results(messages: list, newest: int) -> list:
-    """The messages with all but the newest results cleared."""
+    """Return the messages with all but the newest results cleared."""
     results = [at for at, message in enumerate(messages) if message["role"] == "tool"]
     old = set(results[:-newest])
     return [
@@ -68,7 +69,7 @@ def without_old_results(messages: list, newest: int) -> list:
 
 @pytest.mark.parametrize("late", ["", task.LATE], ids=["one request", "one more typed later"])
 def test_a_client_that_keeps_all_messages_but_no_old_results_finishes(tmp_path, late: str) -> None:
-    """What the model knows stands in its request alone; each code is noted once."""
+    """The model knows only its current request, and each code is recorded once."""
     task.lay_out(tmp_path)
     scripted, messages = model(), [{"role": "user", "content": task.PROMPT}]
     while (reply := scripted(ask_with(without_old_results(messages, 1)))).calls:
@@ -102,7 +103,7 @@ def test_a_client_that_loses_messages_does_not_finish(tmp_path, lost: str) -> No
 
 
 def test_the_aider_model_edits_only_if_name_code_and_file_are_in_the_request() -> None:
-    """It needs the code, the name and the file as it is."""
+    """It needs the code, the name and the current file."""
     part, editor = "part-03.log", aider.Editor()
     sights = {
         "its name": task.rules(),
@@ -148,7 +149,8 @@ def receive(*messages: tuple[str, str]) -> Received:
 
 
 def test_requests_without_the_users_messages_are_counted() -> None:
-    """Words that stand in a summary alone are missing; so is what was typed later, from the first request with it on."""
+    """A user message that is only in a summary counts as missing. A later one counts from the first
+    request with it."""
     (client,) = (each for each in claude_code.CLIENTS if each.model == "claude-opus-5-5")
     client = replace(client, api="openai_chat")
     summary = wrap_summary(f"## Earlier requests\n- {task.PROMPT}\n- {task.LATE}").text

@@ -1,4 +1,4 @@
-"""What tests that were skipped say at the end, and when a skip is a failure."""
+"""The report on skipped tests, and when a skip is a failure."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ REASONS = [
 
 
 def run(folder: Path, test: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """pytest over one file that uses our conftest."""
+    """Run pytest on one file with our conftest."""
     (folder / "test_it.py").write_text(test)
     (folder / "conftest.py").write_text("from conftest_of_refold import *\n")
     (folder / "conftest_of_refold.py").write_text(
@@ -67,7 +67,7 @@ def test_that_runs():
 
 
 def test_f28_skipped_tests_are_reported_with_the_install_command(tmp_path: Path) -> None:
-    """19 tests of the page were skipped, and nobody was told."""
+    """19 tests of the page used to be skipped silently."""
     done = run(tmp_path, SKIPPED)
     assert done.returncode == 0, done.stdout + done.stderr
     _, _, end = done.stdout.partition("not run")

@@ -1,4 +1,4 @@
-"""What is in deploy/: figures that the gateway really exports, settings that it takes, and time to stop in.
+"""The files in deploy/: exported metrics, valid settings, and enough time to stop.
 
 `make deploy` validates the files by the schemas of Kubernetes and Compose, and by promtool.
 """
@@ -33,7 +33,7 @@ def manifest(kind):
 
 @cache
 def list_exported() -> dict[str, set[str]]:
-    """The labels of everything that /metrics can say, by its full name."""
+    """Return the labels of every metric that /metrics can export, by its full name."""
     labels, of_variables = defaultdict(set), set()
     gateway = [tree for path, tree in syntax_trees().items() if "gateway" in path.parts]
     for tree in gateway:
@@ -45,7 +45,9 @@ def list_exported() -> dict[str, set[str]]:
             name = call.args[0].value if isinstance(call.args[0], ast.Constant) else None
             if name in COUNTED:
                 labels[name].update(each.arg for each in call.keywords)
-            elif name is None and "counters" in ast.unparse(call.func):  # its name is in a variable
+            elif name is None and "counters" in ast.unparse(
+                call.func
+            ):  # the metric's name is a variable
                 of_variables.update(each.arg for each in call.keywords)
     timed = {name for name in COUNTED if name.endswith("_seconds")}
     parts = {f"refold_{name}_bucket": labels[name] | {"le"} for name in timed}
@@ -56,7 +58,7 @@ def list_exported() -> dict[str, set[str]]:
 
 
 def expressions():
-    """Every query, with the file that it stands in."""
+    """Yield every query with its file."""
     dashboard = json.loads((DEPLOY / "grafana/refold.json").read_text())
     for panel in dashboard["panels"]:
         for target in panel["targets"]:
@@ -73,7 +75,7 @@ def expressions():
 
 
 def test_metrics_used_by_alerts_are_exported_as_0_before_the_first_failure():
-    """`rate` sees no rise in a series that begins with the failure."""
+    """`rate` sees no increase in a series that begins with the failure."""
     config = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),))
     text = Gateway(config, Pipeline(config.settings, MemoryStore())).render_metrics().decode()
     for name in (
@@ -99,7 +101,8 @@ def test_nginx_passes_headers_with_underscores_and_bodies_of_any_size():
 
 
 def test_load_balancers_set_x_forwarded_for():
-    """With HAProxy before a gateway without a token, `Host: localhost` opened the admin API to everybody."""
+    """With HAProxy in front of a gateway without a token, `Host: localhost` opened the admin API to
+    everybody."""
     assert "proxy_set_header X-Forwarded-For $remote_addr;" in (DEPLOY / "nginx.conf").read_text()
     text = (DEPLOY / "haproxy.cfg").read_text()
     assert "\n    option forwardfor" in text
@@ -119,7 +122,7 @@ def test_every_metric_and_label_used_in_an_expression_is_exported():
     for expression, legend in asked:
         used = CALL.findall(expression)
         assert used, expression
-        # Of nothing and a figure the sum is nothing: an alert that adds them says nothing.
+        # Adding an empty vector gives an empty one, so an alert that adds them never fires.
         assert not re.search(r"\)\s*\+\s*sum", expression), expression
         labels = {label for name, _ in used for label in names.get(name, ())} | of_prometheus
         for name, matchers in used:

@@ -1,4 +1,4 @@
-"""The measure of `make evidence`: what satisfies it, and what does not."""
+"""The metric of `make evidence`: what counts as evidence and what does not."""
 
 import json
 from copy import deepcopy
@@ -79,8 +79,8 @@ def test_an_edit_needs_the_lines_that_it_replaces():
 
 
 def test_bounds_count_lines_that_later_calls_need_and_the_tail_lacks():
-    """The name stands in a result further back than the tail, then a call uses it; a call that
-    uses what the tail holds adds nothing."""
+    """A name is in a result older than the tail, and then a call uses it. A call that uses content
+    of the tail adds nothing."""
     payload = {"messages": [{"role": "user", "content": "Mend the payment."}]}
 
     def add(id: str, path: str, result: str) -> None:
@@ -110,7 +110,8 @@ def _count_tokens(payload: dict[str, Any]) -> list[int]:
 
 
 def test_a_name_is_bare_if_no_line_has_enough_context_to_tie_it():
-    """What is bare in every line ties by no quotation of these; a path is tied by its state."""
+    """A name that is bare in every line cannot be tied by a quotation, and a path is tied by its
+    state."""
     line = "  uuid: msg.uuid,"
     block = f"def build_row(msg):\n{line}"
     assert is_bare("msg.uuid", [block])

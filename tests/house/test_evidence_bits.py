@@ -1,4 +1,4 @@
-"""Bits of the next action: which points, what is asked, how policies are compared."""
+"""Bits of the next action: the chosen points, the prompts, and the comparison of policies."""
 
 import json
 import sys

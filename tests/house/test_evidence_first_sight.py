@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.evidence first_sight` counts."""
+"""Counts of `python -m benchmarks.evidence first_sight`."""
 
 import json
 
@@ -13,7 +13,7 @@ LOG[200] = "08:00 pool load_pool lost its lock_table: fatal"
 
 
 def session(*commands: str, result: str) -> Session:
-    """A command with a long result, and commands after it."""
+    """Return a command with a long result, and commands after it."""
     messages = [{"role": "user", "content": "Find out why it hangs."}]
     for n, command in enumerate(("make", *commands)):
         call = {"name": "bash", "arguments": json.dumps({"command": command})}

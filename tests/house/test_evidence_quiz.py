@@ -1,4 +1,5 @@
-"""A quiz shows each reader as many tokens, under letters that say nothing, and counts the points."""
+"""A quiz gives each reader the same number of tokens, under neutral letters, and counts the
+points."""
 
 import json
 

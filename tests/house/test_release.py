@@ -1,4 +1,4 @@
-"""What `make release` and the Containerfile say, without building anything."""
+"""The contents of `make release` and the Containerfile, without building anything."""
 
 import re
 from pathlib import Path

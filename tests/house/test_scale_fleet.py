@@ -1,4 +1,4 @@
-"""The simulation of a fleet: laws that hold of any run, and queues that theory knows."""
+"""The simulation of a fleet: laws of any run, and comparison with queueing theory."""
 
 from dataclasses import replace
 
@@ -59,7 +59,8 @@ def test_a_single_session_waits_exactly_as_long_as_its_turn_costs():
 
 
 def test_waits_at_a_process_match_those_of_an_m_d_1_queue():
-    """Many sessions are near enough a Poisson stream; of fixed work they wait as M/D/1 says."""
+    """Many sessions approximate a Poisson stream. With constant work they wait as in an M/D/1
+    queue."""
     costs = Costs(warm=0.01, cold=0.01, version=0.0, load=0.0)
     fleet = Fleet(sessions=1_500, replicas=1, processes=1, known_sessions=2_000, known_bytes=10**12, answer=15.0, pause=15.0, turns_between=10**6, death_every=0.0)  # fmt: skip
     run = Run(fleet, costs, 600.0, warm=60.0).run()

@@ -28,18 +28,19 @@ BESIDE = ["adapters", "benchmarks", "clients", "deploy", "engines", "integration
 
 
 MODULES = 250
-"""These figures may fall and not rise."""
+"""Limits that may fall and not rise."""
 SINGLE_IMPORTERS = 0.19
 LONG_FILES = 74
 """Files of more than 300 lines: each is one subject (docs/decisions/0031-size.md)."""
 IDLE_MODULES = 13
-"""Modules that a turn passes through in which nothing is due."""
+"""Number of modules that run in a turn without any compaction."""
 IDLE_CALLS = 109
 LIGHT_MODULES = 16
-"""Modules that a light request passes through in the gateway, from its head to its last byte."""
+"""Number of the gateway's modules that a light request runs through, from its head to its last
+byte."""
 IMPORTED_BY_NAME = 11
-"""Modules of ours that functions import by `import_module`: `refold hook` and a view's reports load
-them when they are asked for, stores where a package may be missing."""
+"""Number of our modules that functions import by `import_module`: `refold hook` and a view's
+reports are loaded on demand, stores because a package may be missing."""
 PARTICIPLES = 1
 VAGUE_VARIABLES = 0
 VAGUE = frozenset(
@@ -59,7 +60,7 @@ VAGUE = frozenset(
         "left",
     ]
 )
-"""Names of variables that say nothing."""
+"""Variable names without meaning."""
 IRREGULAR = frozenset(
     [
         "told",
@@ -117,7 +118,7 @@ IRREGULAR = frozenset(
 
 
 def is_participle(name: str) -> bool:
-    """Is a function named by a past participle instead of by what it does?"""
+    """Return whether a function name is a past participle instead of a verb."""
     first = name.strip("_").split("_")[0]
     return first in IRREGULAR or (
         first.endswith("ed") and len(first) > 4 and first not in {"need", "embed", "feed", "seed"}
@@ -125,7 +126,7 @@ def is_participle(name: str) -> bool:
 
 
 def is_value(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Is a function read as a value, so that it is a noun?"""
+    """Return whether a function is read as a value, so that its name is a noun."""
     return any(
         re.fullmatch(r"(cached_)?property|pytest\.fixture.*", ast.unparse(decorator))
         for decorator in node.decorator_list
@@ -135,7 +136,7 @@ def is_value(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 @cache
 @pause_collector()
 def names_given() -> list[tuple[str, str, bool]]:
-    """List functions and variables of all code: place, name, and whether it is a function."""
+    """Return functions and variables of all code: place, name, and whether it is a function."""
     names = list[tuple[str, str, bool]]()
     for path, nodes in iter_code():
         for node in nodes:
@@ -147,7 +148,7 @@ def names_given() -> list[tuple[str, str, bool]]:
 
 
 def iter_code() -> Iterator[tuple[Path, Iterable[ast.AST]]]:
-    """Yield each file of the package, the tests and the folders beside, and what stands in it."""
+    """Yield each file of the package, the tests and the folders beside, with its syntax nodes."""
     yield from syntax_nodes().items()
     for folder in [TESTS, *BESIDE]:
         for path in (TESTS.parent / folder).rglob("*.py"):
@@ -162,7 +163,7 @@ def functions():
 
 
 def length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines of code, the docstring not counted."""
+    """Return the number of lines of code, without the docstring."""
     body = node.body[1:] if ast.get_docstring(node) else node.body
     return body[-1].end_lineno - body[0].lineno + 1 if body else 1
 
@@ -187,7 +188,7 @@ def test_the_number_of_modules_is_limited() -> None:
 
 
 def test_most_modules_are_imported_by_more_than_one_other() -> None:
-    """A module that one other imports is a part of that one, as a rule."""
+    """A module with one importer is usually a part of it."""
     importers: dict[str, set[Path]] = {}
     names = {
         ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path for path in FILES
@@ -243,8 +244,8 @@ def test_a_turn_below_the_trigger_makes_few_calls() -> None:
 
 
 def test_a_light_request_passes_through_few_modules() -> None:
-    """What the event loop runs for a short request, once the process has answered another. The ledger
-    books it a second later, in a thread of its own."""
+    """The event loop of a process that has answered before runs them. The ledger entry follows a
+    second later, in a thread of its own."""
     modules, is_on = set[str](), threading.Event()
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -256,9 +257,9 @@ def test_a_light_request_passes_through_few_modules() -> None:
         upstream = refold.gateway.Upstream(name="up", url=provider.url)
         config = refold.gateway.Config(upstreams=(upstream,), store=":memory:", salt=b"s")
         gateway = refold.gateway.create_gateway(config)
-        threading.setprofile(note)  # threads that start from now on: the server's
+        threading.setprofile(note)  # applies to new threads: the server's
         with Serving(gateway) as served, httpx.Client(base_url=served.url) as client:
-            client.get("/refold/health").raise_for_status()  # it runs now
+            client.get("/refold/health").raise_for_status()  # running now
             threading.setprofile(None)
             rounds = list[set[str]]()
             for is_warm in (False, False, *[True] * 6):
@@ -268,7 +269,7 @@ def test_a_light_request_passes_through_few_modules() -> None:
                 client.post("/v1/chat/completions", json=body).raise_for_status()
                 is_on.clear()
                 rounds += [set(modules)] if is_warm else []
-    lightest = min(rounds, key=len)  # what runs now and then may fall into some
+    lightest = min(rounds, key=len)  # periodic work may fall into some rounds
     assert str(SOURCE / "gateway" / "relay.py") in lightest
     assert len(lightest) <= LIGHT_MODULES, " ".join(sorted(lightest))
 
@@ -280,7 +281,7 @@ def test_few_files_have_over_300_lines_and_none_over_550() -> None:
 
 
 def test_docstrings_are_at_most_100_columns_wide() -> None:
-    """The formatter holds code to it. Texts that programs show, and patterns, may be wider."""
+    """The formatter enforces it for code. Texts that programs show, and patterns, may be wider."""
     wide = list[str]()
     for path, nodes in syntax_nodes().items():
         lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
@@ -293,13 +294,14 @@ def test_docstrings_are_at_most_100_columns_wide() -> None:
 
 
 def test_the_http_client_has_at_most_450_lines() -> None:
-    """docs/decisions/0018-gateway-client.md: else it is aiohttp's that is used."""
+    """docs/decisions/0018-gateway-client.md: a longer one would be replaced by aiohttp's."""
     client = SOURCE / "gateway" / "http" / "client.py"
     assert len(client.read_text(encoding="utf-8").splitlines()) <= 450
 
 
 def test_few_functions_are_named_by_a_bare_participle() -> None:
-    """No bare participle (`told`, `kept`): a function is a verb, a predicate begins with is or has, a value is a noun."""
+    """No bare participle (`told`, `kept`): a function is a verb, a predicate begins with is or has,
+    a value is a noun."""
     named = {
         f"{place} {name}"
         for place, name, is_function in names_given()
@@ -368,7 +370,7 @@ def test_everything_public_has_a_docstring() -> None:
 
 @pytest.mark.parametrize("package", [refold, refold.gateway, refold.models])
 def test_the_stub_of_a_package_matches_its_lazily_imported_names(package) -> None:
-    """The stub and the table of a package name the same things of the same modules."""
+    """Stub and table name the same objects of the same modules."""
     assert package.__file__
     stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
@@ -404,7 +406,7 @@ IMPORT_OF_TESTS = re.compile(r"^\s*from (tests\.[\w.]*\btest_\w+) import", re.MU
 
 
 def test_no_test_file_imports_another() -> None:
-    """What test files share stands in `tests/support`."""
+    """Shared code of test files is in `tests/support`."""
     imports = {
         f"{path.relative_to(TESTS)}: {module}"
         for path in TESTS.rglob("*.py")

@@ -1,7 +1,7 @@
-"""Text that is made to be slow to read: no pattern and no function over text is worse than n log n (C1, C3, C4, C20).
+"""Adversarial text: no pattern and no function over text is slower than n log n (C1, C3, C4, C20).
 
-Whoever talks to an agent, and whatever its tools read, can put any text into a request, and `re` holds the interpreter
-while it works: one slow text would hold up every conversation of a process.
+Any user and any tool output can put any text into a request, and `re` holds the interpreter lock
+while it works. One slow text would block every conversation of a process.
 """
 
 import ast
@@ -58,12 +58,12 @@ CUES = [value for value in vars(lexicon).values() if isinstance(value, lexicon.W
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 WORST = 1.3
-"""The exponent that n log n and a little unrest stay below."""
+"""Upper bound of the exponent: that of n log n, with some tolerance."""
 
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Every module of the package, read."""
+    """Return the syntax tree of every module of the package."""
     return {
         ".".join(("refold", *file.relative_to(SOURCE).with_suffix("").parts)).removesuffix(
             ".__init__"
@@ -93,13 +93,13 @@ MADE: dict[tuple[str, str], Callable[[], list[re.Pattern[Any]]]] = {
     ("refold.summarizers.heuristic.lexicon", "_spaced"): lambda: [cues._spaced for cues in CUES],
     ("refold.summarizers.heuristic.lexicon", "_dense"): lambda: [cues._dense for cues in CUES],
     ("refold.summarizers.heuristic.lexicon", "_japanese"): lambda: [c._japanese for c in CUES],
-    ("refold.summarizers.heuristic.identifiers", "_compile"): list,  # its callers are looked at
+    ("refold.summarizers.heuristic.identifiers", "_compile"): list,  # its callers are tested
 }
-"""Patterns that are made of what a function is given: of the module and the function, some such patterns."""
+"""Example patterns of functions that build one from their arguments, by module and function."""
 
 
 class PatternUse(NamedTuple):
-    """A pattern, where it stands, and how it is used: `match`, `fullmatch`, or wherever it fits."""
+    """A pattern, its place, and its use: `match`, `fullmatch`, or `search` for all others."""
 
     where: str
     pattern: re.Pattern[Any]
@@ -107,13 +107,13 @@ class PatternUse(NamedTuple):
 
 
 class _Calls(ast.NodeVisitor):
-    """Calls of `re` and uses of patterns in one module, each with the function that it stands in."""
+    """Calls of `re` and uses of patterns in one module, each with its enclosing function."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, ast.Call]] = []
         self.uses: dict[str, set[str]] = {}
         self.used_as: dict[ast.expr, str] = {}
-        """What is done with a pattern that a call of `_compile` makes."""
+        """Method that is called on the result of a call."""
         self._in: list[str] = []
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
@@ -149,7 +149,8 @@ def _use(uses: set[str]) -> str:
 
 @cache
 def patterns() -> tuple[PatternUse, ...]:
-    """Every pattern of the package: values of its modules, and what its functions hand to `re`."""
+    """Return every pattern of the package: values of its modules, and arguments of `re` in its
+    functions."""
     by_pattern = dict[tuple[Any, int, str], PatternUse]()
     for name, tree in modules().items():
         if not _knows_patterns(tree):
@@ -181,13 +182,14 @@ def patterns() -> tuple[PatternUse, ...]:
 
 
 def _knows_patterns(tree: ast.Module) -> bool:
-    """Does a module import `re`, or what calls it?"""
+    """Return whether a module imports `re` or `_compile`."""
     imports = (node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
     return any(alias.name in {"re", "_compile"} for node in imports for alias in node.names)
 
 
 def _values(module: ModuleType) -> Iterator[tuple[str, re.Pattern[Any]]]:
-    """The patterns that a module holds, in tuples, mappings and objects too, and where."""
+    """Yield the path and value of each pattern in a module, also in tuples, mappings and
+    objects."""
     values, seen = list(vars(module).items()), set[int]()
     while values:
         path, value = values.pop()
@@ -214,7 +216,7 @@ def _read_patterns(module: ModuleType, function: str, call: ast.Call) -> Iterato
             for node in (call.args[0], flags or ast.Constant(0))
         )
     except NameError:
-        if function:  # what stands outside of functions is a value
+        if function:  # module level patterns are values
             where = module.__name__, function.rpartition(".")[2]
             assert where in MADE, (
                 f"what pattern does {'.'.join(where)} make? Say an example in MADE"
@@ -225,12 +227,12 @@ def _read_patterns(module: ModuleType, function: str, call: ast.Call) -> Iterato
 
 
 def exponent(small: float, large: float, times: float) -> float:
-    """How work grows: 1 for twice as much of twice the text, 2 for four times."""
+    """Return the growth exponent: 1 for twice the work on twice the text, 2 for four times."""
     return log(max(1e-9, large) / max(1e-9, small)) / log(times) if times > 1.5 else 0.0
 
 
 A_CHARACTER = 600
-"""Steps for one character of a text that are too many whatever they grow with: the largest lexicon tries some 450."""
+"""Limit of steps per character, whatever the growth. The largest lexicon needs about 450."""
 
 
 def _steps(machine: Machine, text: str, use: str) -> int:
@@ -243,7 +245,7 @@ def _steps(machine: Machine, text: str, use: str) -> int:
 
 
 def worst(pattern: re.Pattern[Any], use: str = "search") -> tuple[float, str]:
-    """The highest exponent of a pattern's steps that is found, and the text that shows it."""
+    """Return the highest exponent found for a pattern's steps, and the text that shows it."""
     sizes, many = ((100, 400, 1_600, 6_400), 1_000) if NIGHTLY else ((40, 160, 640, 2_560), 8)
     machine, highest = Machine(pattern), (0.0, "")
     for attack in attacks(pattern, many):
@@ -255,8 +257,8 @@ def worst(pattern: re.Pattern[Any], use: str = "search") -> tuple[float, str]:
 
 
 def _growth(machine: Machine, attack: Attack, use: str, sizes: Sequence[int]) -> tuple[float, str]:
-    """The exponent at the largest of *sizes*, or at the first where it is low: what looks back so many characters
-    grows until there are as many."""
+    """Return the exponent at the largest of *sizes*, or at the first with a low one. A bounded
+    lookback grows until the text is as long."""
     grows, text, shorter, fewer = 0.0, "", "", 0
     for size in sizes:
         text = attack.text(size)
@@ -273,12 +275,13 @@ def _growth(machine: Machine, attack: Attack, use: str, sizes: Sequence[int]) ->
 
 
 SHARES = 8
-"""Among so many tests the patterns are dealt, and the functions, so that several processes look at them."""
+"""Number of tests among which the patterns and the functions are divided, so that several processes
+can run them."""
 
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_no_regex_takes_more_than_n_log_n_steps(share: int) -> None:
-    """A text that somebody aims at one of our patterns costs what any text of its length costs."""
+    """An adversarial text costs no more than any text of its length."""
     dealt = patterns()[share::SHARES]
     assert len(dealt) > 20
     for pattern in dealt:
@@ -301,19 +304,20 @@ def test_no_regex_takes_more_than_n_log_n_steps(share: int) -> None:
     ],
 )
 def test_the_checker_finds_slow_regexes(source: str, use: str) -> None:
-    """Patterns as they were before they were mended."""
+    """They are patterns from before they were fixed."""
     assert worst(re.compile(source), use)[0] > WORST
 
 
 def test_no_pattern_repeats_more_than_a_character_possessively() -> None:
-    """Python before 3.11.5, which Debian 12 has, matches these wrongly: `(?:ab)*+` (gh-106052). `(?>(?:ab)*)` is right."""
+    """Python before 3.11.5, as in Debian 12, matches these wrongly: `(?:ab)*+` (gh-106052).
+    `(?>(?:ab)*)` is right."""
     for pattern in patterns():
         tree = parser.parse(pattern.pattern.pattern, pattern.pattern.flags)
         assert not any(map(_is_long, _possessive(tree))), pattern.where
 
 
 def _possessive(tree: Any) -> Iterator[Any]:
-    """What a parsed pattern repeats possessively."""
+    """Yield the possessively repeated parts of a parsed pattern."""
     for operation, value in tree if isinstance(tree, parser.SubPattern) else ():
         if operation is names.POSSESSIVE_REPEAT:
             yield value[2]
@@ -333,7 +337,7 @@ def _is_long(body: parser.SubPattern) -> bool:
 
 
 def test_the_step_counting_regex_engine_matches_like_re() -> None:
-    """What it counts is what Python does."""
+    """It gives the same matches as Python."""
     for pattern in patterns()[:: 1 if NIGHTLY else 12]:
         machine = Machine(pattern.pattern)
         for attack in attacks(pattern.pattern, 20):
@@ -353,7 +357,8 @@ ELSEWHERE = (
     "refold.gateway.exchange", "refold.gateway.logs", "refold.compactor.settings", "refold.models.model",
     "refold.rules", "refold.errors", "refold.errors", "refold.summarizers.placement", "refold.tokens.model_table", "refold.session_files.source", "refold.budget.triggers",
 )  # fmt: skip
-"""Modules whose texts are the operator's: commands, paths, addresses, settings, names of models and of rules."""
+"""Modules whose texts come from the operator: commands, paths, addresses, settings, names of models
+and of rules."""
 
 GIVEN: dict[str, Any] = {
     "size": 2_000, "first": 1, "head": 0.5, "limit": 300, "room": 2_000, "width": 200, "at": 0, "start": 10, "stop": 100, "offset": 10, "times": 3, "number": 1,
@@ -365,7 +370,7 @@ GIVEN: dict[str, Any] = {
     "signature": "", "concept": "a", "kind": "said", "tag": "record", "model": "m", "upstream": "u", "by": "rule", "id": "1", "finish": "stop", "method": "POST",
     "bad": True, "record": "r", "server": "s", "sent": 0, "token": "t", "other": "", "text": "a", "tools": None, "path": "src/a.py",
 }  # fmt: skip
-"""What functions are given beside the text, by the parameters' names."""
+"""Arguments of functions beside the text, by parameter name."""
 BESIDE: dict[str, dict[str, Any]] = {
     "refold.summarizers.heuristic.blocks.kind_of": {"command": "ls"},
     "refold.summarizers.heuristic.blocks._iter_spoken": {"is_in_clauses": True, "binds": True},
@@ -377,12 +382,12 @@ BESIDE: dict[str, dict[str, Any]] = {
     "refold.summarizers.heuristic.actions.find_nothing_ran": {"check": "pytest"},
     "refold.text.plain.count_columns": {"most": 40},
 }
-"""Those of one function alone."""
+"""Arguments of single functions."""
 TEXTS = {
     "arguments", "bare", "body", "chunk", "code", "command", "data", "element", "error", "event", "line", "outcome", "path", "piece", "plain", "query", "raw", "record",
     "row", "rule", "run", "said", "sent", "sentence", "source", "term", "text", "told", "token", "whole", "word",
 }  # fmt: skip
-"""Parameters, of `str` or `bytes`, that are texts of others."""
+"""Names of `str` or `bytes` parameters with untrusted text."""
 PLAIN = {str, bytes, int, float, bool, "str", "bytes", "int", "float", "bool"}
 SKIPPED: dict[str, str] = {
     "refold.summarizers.heuristic.identifiers._compile": "makes patterns of our own",
@@ -390,7 +395,8 @@ SKIPPED: dict[str, str] = {
     "refold.speakers.segments._make_segment": "likewise",
     "refold.gateway.pipeline.upstream_errors._sentences_of_text": "a part of `error_sentences`",
 }
-"""Functions whose first argument is no text of others, or is a part of one that its callers, which are looked at, bound."""
+"""Functions whose first argument is no untrusted text, or a part that its callers, which are
+tested, limit."""
 
 SHAPES: dict[str, Callable[[int], str]] = {
     unit: lambda size, unit=unit: unit * (size // len(unit))  # type: ignore[misc]
@@ -413,11 +419,11 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "opened": lambda size: "<a>" * (size // 7) + "</a>" * (size // 7),
     "quoted": lambda size: "The user said " + '"x y z a b c d e" ' * (size // 18),
 }  # fmt: skip
-"""What is nasty to read, many times over: nothing closes, nothing ends, or there is very much of it."""
+"""Repeated hard shapes: unclosed, unterminated, or very many."""
 
 
 class Reader(NamedTuple):
-    """A function over text, and what it is given beside it."""
+    """A function over text with its other arguments bound."""
 
     where: str
     call: Callable[[Any], Any]
@@ -426,7 +432,7 @@ class Reader(NamedTuple):
 
 @cache
 def readers() -> tuple[Reader, ...]:
-    """Every function of the package, private ones too, that takes a text of others."""
+    """Return every function of the package, private ones too, that takes untrusted text."""
     all_readers = list[Reader]()
     for name, tree in modules().items():
         named = [
@@ -453,7 +459,8 @@ def _text_of(node: ast.FunctionDef) -> str:
 
 
 def _reader(function: Any, where: str) -> Reader | None:
-    """None for what needs more than texts and numbers: whole compactions, below, go through it."""
+    """Return None if the function needs more than texts and numbers. The tests of whole compactions
+    below cover it."""
     parameters = inspect.signature(function).parameters.values()
     needed = [each for each in parameters if each.default is each.empty or each.name in TEXTS]
     text = next(
@@ -481,7 +488,7 @@ def _reader(function: Any, where: str) -> Reader | None:
 
 
 def _seconds(call: Callable[[Any], Any], text: Any, times: int = 1) -> float:
-    """Processor time of this thread, the least of so many times. What a text is refused with is no matter here."""
+    """Return the least processor time of this thread in *times* runs. Errors are ignored."""
     least = float("inf")
     for _ in range(times):
         start = thread_time()
@@ -492,11 +499,11 @@ def _seconds(call: Callable[[Any], Any], text: Any, times: int = 1) -> float:
 
 
 SIZES = (1_000, 4_000, 16_000, 64_000) if NIGHTLY else (1_000, 4_000)
-"""Of characters: the longest has no more names than are remembered of a summary (10,000)."""
+"""Sizes in characters. The longest has no more names than a summary remembers (10,000)."""
 QUICK = 0.02
-"""Seconds in which a text of any of these sizes may be read without another look at it."""
+"""Time in seconds below which a text of any of these sizes is not measured again."""
 LOOKS = 24
-"""How often what seems slow is measured again: beside busy processes a cache that is cold doubles what is short."""
+"""Maximum number of repeated measurements. On a busy machine a cold cache doubles short times."""
 
 
 def grows(
@@ -505,9 +512,9 @@ def grows(
     sizes: Sequence[int] = SIZES,
     quick: float = QUICK,
 ) -> float:
-    """The exponent of a function's processor time: what is slow is measured again until it shows that it is not. Each look
-    compares the least that either text has taken so far: whatever held up the longer makes the exponent higher, never
-    lower, and of the shorter there are three readings for one."""
+    """Return the exponent of a function's processor time. A slow result is measured again until it
+    is low. Each look compares the least times so far: a delay of the longer text makes the exponent
+    higher, never lower, and the shorter text is read three times as often."""
     for small, large in pairwise(sizes):
         longer = text(large)
         if (first := _seconds(call, longer)) > quick:
@@ -527,7 +534,7 @@ def grows(
 
 
 def min_until(values: Iterator[float], enough: float) -> float:
-    """The least of *values*, of which no more are asked for when one is low enough."""
+    """Return the least of *values*. Stop reading them at the first that is low enough."""
     least = float("inf")
     for value in values:
         least = min(least, value)
@@ -544,7 +551,7 @@ def _shape_text(name: str, size: int, is_bytes: bool) -> Any:
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_no_text_function_takes_more_than_n_log_n_time(share: int) -> None:
-    """Whatever a text is made of, twice as much of it takes hardly more than twice as long."""
+    """For any kind of text, twice the length takes little more than twice the time."""
     dealt = readers()[share::SHARES]
     assert len(dealt) > 20
     for reader, name in product(dealt, SHAPES):
@@ -553,7 +560,8 @@ def test_no_text_function_takes_more_than_n_log_n_time(share: int) -> None:
 
 
 def test_no_text_function_fails_on_a_lone_surrogate() -> None:
-    """JSON may hold one, and so may bytes that are no UTF-8: a session with such a sentence could not be summarised."""
+    """JSON may contain one, and so may invalid UTF-8. A session with such text could not be
+    summarised."""
     texts = (
         "Half \ud800 a pair, in prose of some length. " * 4,
         "exit code 1\n- [ ] a/b\udc80.py\n" * 8,
@@ -583,12 +591,12 @@ def test_no_text_function_fails_on_a_lone_surrogate() -> None:
 def test_c1_a_command_is_listed_without_the_pipes_that_trim_its_output(
     command: str, listed: str
 ) -> None:
-    """The last of these took months; a pipe in quotes or in `||` trims nothing."""
+    """The last of these used to take months. A pipe in quotes or in `||` trims nothing."""
     assert shell_words.name_command(command) == listed
 
 
 def test_c3_a_list_of_files_is_read_exactly_and_in_linear_time() -> None:
-    """A forged list of files is read once; one of ours comes back whole."""
+    """A forged list of files is read once, and a genuine one is read back completely."""
     paths = ["Bash", "we ird, 2", 'q" a']
     text = "## Files\nread: " + " ".join(json.dumps(path) for path in paths)
     assert list(read_summary(text).files) == paths
@@ -597,7 +605,7 @@ def test_c3_a_list_of_files_is_read_exactly_and_in_linear_time() -> None:
 
 
 def test_an_edit_of_a_file_of_equal_lines_is_applied_in_time_linear_in_its_length() -> None:
-    """Looked for line by line, the place of 100,000 equal lines in as many took hours."""
+    """With 100,000 lines in the file and the edit, a line-by-line search took hours."""
 
     def work(size: int) -> list[Step]:
         text = "\n".join(f"{number}\tsame" for number in range(1, size + 1))
@@ -613,11 +621,11 @@ def test_an_edit_of_a_file_of_equal_lines_is_applied_in_time_linear_in_its_lengt
 
 
 def test_the_tracked_text_of_a_large_file_is_dropped_after_many_edits() -> None:
-    """8,000 edits of 40,000 lines took half a minute."""
+    """8,000 edits of 40,000 lines used to take half a minute."""
     calls = [{"path": "a.py", "content": "\n".join(f"<{at}>" for at in range(8_000))}]
     calls += [
         {"path": "a.py", "old_string": f"<{at}>", "new_string": f"line {at}"} for at in range(151)
-    ]  # of 8,000 lines, and 640 times a hundred characters
+    ]  # 8,000 lines, and 640 times a hundred characters
     steps = [
         Step("result", at, "ok", effect_of_call(ToolCall("1", name, arguments)), arguments)
         for at, call in enumerate(calls)
@@ -632,7 +640,7 @@ def test_the_tracked_text_of_a_large_file_is_dropped_after_many_edits() -> None:
 
 
 def test_the_tracked_text_of_a_long_line_is_dropped_after_many_edits() -> None:
-    """8,000 edits of one line took 1.3 seconds, and four times as many sixteen times as long."""
+    """8,000 edits of one line used to take 1.3 seconds, and four times as many 16 times as long."""
 
     def work(many: int) -> list[Step]:
         edits = [{"old_string": f"<{at}>", "new_string": f"[{at}]"} for at in range(many)]
@@ -671,11 +679,11 @@ def test_shell_commands_are_parsed_in_time_linear_in_their_length(part: str) -> 
 
 
 COMMANDS = (500, 2_000, 8_000) if NIGHTLY else (250, 1_000)
-"""Of which 2,000 took seconds as long as each was compared with all before it."""
+"""Numbers of commands. 2,000 used to take seconds while each was compared with all before it."""
 
 
 def test_deletions_of_folders_are_read_in_time_linear_in_their_number() -> None:
-    """4,000 of them took eleven seconds."""
+    """4,000 of them used to take eleven seconds."""
 
     def work(size: int) -> list[Step]:
         touches = (effect_of_command(f"touch kept{at}/a.py") for at in range(size))
@@ -686,7 +694,8 @@ def test_deletions_of_folders_are_read_in_time_linear_in_their_number() -> None:
 
 
 def test_requests_that_state_rules_are_read_in_time_linear_in_their_number() -> None:
-    """4,000 of them took ninety seconds: what each was about was read anew for each that followed."""
+    """4,000 of them used to take ninety seconds: the subject of each was read again for each that
+    followed."""
 
     def work(size: int) -> list[Step]:
         asked = ("No, never touch `file_{}.py`.", "Look at the page.")
@@ -706,7 +715,7 @@ def test_requests_that_state_rules_are_read_in_time_linear_in_their_number() -> 
     ],
 )
 def test_git_commands_are_read_in_time_linear_in_their_number(command: str) -> None:
-    """8,000 of them after as many files took two minutes."""
+    """8,000 of them after as many files used to take two minutes."""
 
     @cache
     def work(size: int) -> list[Step]:
@@ -742,14 +751,14 @@ STEPS: dict[str, Callable[[int], list[Step]]] = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_many_steps_are_read_in_time_linear_in_their_number(name: str) -> None:
-    """8,000 decisions, each followed by words that reject another, took half a minute."""
+    """8,000 decisions, each followed by words that reject another, used to take half a minute."""
     read = lambda steps: (read_state(steps), read_files(steps))  # noqa: E731 - what is measured
     assert grows(read, STEPS[name], (2_000, 8_000) if NIGHTLY else (500, 2_000)) <= WORST
 
 
 @pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\n\n"])
 def test_c20_a_model_answer_is_read_in_time_linear_in_its_length(blank: str) -> None:
-    """60 KB of newlines took 3.2 s, 30 KB of blanks more than 8."""
+    """60 KB of newlines used to take 3.2 s, and 30 KB of blanks more than 8 s."""
     sizes = 2_000, 8_000, 32_000
     assert (
         grows(strip_reasoning, lambda size: "a" + blank * (size // len(blank)) + "b", sizes)
@@ -760,7 +769,7 @@ def test_c20_a_model_answer_is_read_in_time_linear_in_its_length(blank: str) -> 
 
 
 def test_c20_scratchpads_are_left_out_in_time_linear_in_their_number() -> None:
-    """16,000 of them before an answer took nine seconds."""
+    """16,000 of them before an answer used to take nine seconds."""
     answer = lambda size: "<think>a</think>" * (size // 16) + "<goal>b</goal>"  # noqa: E731 - a shape
     before = opening_tag(("goal",))
     assert strip_scratchpads(answer(1_000), before) == "<goal>b</goal>"
@@ -771,7 +780,7 @@ def test_c20_scratchpads_are_left_out_in_time_linear_in_their_number() -> None:
 
 
 def test_the_lines_of_a_plan_are_chosen_in_time_linear_in_their_number() -> None:
-    """Each line was looked for among all that are ticked."""
+    """Each line used to be searched for among all ticked ones."""
 
     def render(many: int) -> str:
         lines = [Line(f"- [x] Mend part {n} of the pool") for n in range(many)]
@@ -782,7 +791,7 @@ def test_the_lines_of_a_plan_are_chosen_in_time_linear_in_their_number() -> None
 
 
 def test_similar_lines_are_selected_in_time_linear_in_their_number() -> None:
-    """Each that was chosen had all others weighed again: 50 KB of ids took three seconds."""
+    """Each selected line caused all others to be weighed again: 50 KB of ids took three seconds."""
 
     def fill(many: int) -> int:
         names = random.Random(many)
@@ -790,7 +799,7 @@ def test_similar_lines_are_selected_in_time_linear_in_their_number() -> None:
         work = Work([Block(0, "written", "make", "\n".join(lines))])
         excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 10 * many)
         selection = Selection(excerpts, work, ())
-        for _ in range(2):  # the first time a command fills half
+        for _ in range(2):  # each command fills half
             selection.fill(3 * many // 2)
         return len(selection.chosen)
 
@@ -815,7 +824,8 @@ def test_a_patch_of_many_hunks_in_many_files_is_read_in_time_linear_in_its_lengt
 
 
 def test_a_forged_group_of_paths_takes_no_more_memory_than_its_text() -> None:
-    """A folder of 50,000 characters before as many names, each written out with it, would take 2 GB."""
+    """A folder of 50,000 characters before as many names, each written out with it, would take 2
+    GB."""
     text = "## Files\nread: " + "a" * 50_000 + "/{" + "b," * 25_000 + "}"
     assert sum(map(len, read_summary(text).files)) < 2 * len(text)
     assert len(expand_groups(text)) < 2 * len(text)
@@ -830,7 +840,7 @@ def _line(uuid: str, parent: str, content: str = "x", **fields: Any) -> dict[str
 
 
 def _circles(size: int) -> list[dict[str, Any]]:
-    """Lines that name one another back and forth over a long stretch of others."""
+    """Return lines that refer to one another back and forth over a long range of other lines."""
     parents = {number: number - 1 for number in range(size + 1, 2 * size)}
     parents |= {3 * size: 2 * size - 1, size: 2 * size}
     for number in range(size):
@@ -840,7 +850,7 @@ def _circles(size: int) -> list[dict[str, Any]]:
 
 
 def _compactions(size: int) -> list[dict[str, Any]]:
-    """Compactions that all say that they left the same tail."""
+    """Return compactions that all name the same tail."""
     cut = {"type": "system", "subtype": "compact_boundary", "logicalParentUuid": "a"}
     cut["compactMetadata"] = {"preservedSegment": {"tailUuid": "b"}}
     cuts = [{**cut, "uuid": f"c{at}"} for at in range(4 * size)]
@@ -848,7 +858,7 @@ def _compactions(size: int) -> list[dict[str, Any]]:
 
 
 def _commands(size: int) -> list[dict[str, Any]]:
-    """Commands behind one long note of the client."""
+    """Return commands after one long note of the client."""
     note = _line("a", "", "x" * 1_000 * size, isMeta=True)
     return [note, *(_line(f"b{at}", "a") for at in range(size))]
 
@@ -857,7 +867,7 @@ def _commands(size: int) -> list[dict[str, Any]]:
 def test_the_lines_of_a_session_file_are_joined_in_time_linear_in_their_number(
     lines: Callable[[int], list[dict[str, Any]]],
 ) -> None:
-    """12,000 of them took up to 18 seconds."""
+    """12,000 of them used to take up to 18 seconds."""
 
     def write(size: int) -> bytes:
         return "\n".join(map(json.dumps, lines(size))).encode()
@@ -973,14 +983,14 @@ MANY_ENTRIES: dict[str, Callable[[int], dict[str, Any]]] = {
 def test_c4_no_conversation_of_many_entries_is_worse_than_n_log_n(
     name: str, work: Callable[[Any], Any]
 ) -> None:
-    """Sixteen thousand blocks in one message, or thousands of forged summaries, took minutes."""
+    """16,000 blocks in one message, or thousands of forged summaries, used to take minutes."""
     assert (
         grows(work, MANY_ENTRIES[name], (200, 800, 3_200) if NIGHTLY else (200, 800), 0.1) <= WORST
     )
 
 
 def test_thinking_after_a_compaction_block_is_compared_in_linear_time() -> None:
-    """Each block was compared with all that stood before it: 4,000 of them took six seconds."""
+    """Each block was compared with all before it: 4,000 of them took six seconds."""
 
     def requests(many: int) -> tuple[Any, Any]:
         turns = [
@@ -1062,7 +1072,8 @@ def _attack_body(role: str, text: str) -> bytes:
 
 
 def test_c1_c3_c4_the_gateway_answers_requests_with_slow_to_parse_text() -> None:
-    """One such request held up a whole gateway: for months, for minutes. A process of its own, so that it can be ended."""
+    """One such request used to block a whole gateway for minutes or months. The gateway is a
+    process of its own, so that it can be killed."""
     bodies = [_attack_body(*attack) for attack in ATTACKS.values()]
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM],

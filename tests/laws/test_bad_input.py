@@ -11,7 +11,7 @@ from tests.support.examples import examples_at_night
 
 
 def same(payload):
-    """Compacted as hard as can be and taken back, it is what it was."""
+    """Compact *payload* as far as possible, and check that revert restores it."""
     view = refold.compact(payload, to=1)
     assert view.revert().payload == payload
     return view
@@ -238,7 +238,7 @@ TOO_DEEP = {
 def test_c15_deep_nesting_is_refused_with_a_message_at_any_place(
     place: str, is_known: bool
 ) -> None:
-    """From 500 levels on, a RecursionError came out of every call."""
+    """From 500 levels on, every call used to raise RecursionError."""
     body, compact = TOO_DEEP[place], refold.Compactor([], refold.Budget(10**6, 10**6))
     if is_known:
         compact({"model": "m", "messages": [ASKED]})
@@ -262,7 +262,7 @@ def test_c15_deep_nesting_is_refused_with_a_message_at_any_place(
 
 @pytest.mark.parametrize("place", ["{}", '{{"n": {}}}', '[{{"n": [{}]}}]'])
 def test_a_result_with_a_number_of_many_digits_can_be_compacted(place: str) -> None:
-    """A tool's answer with a number of more than 200 digits ended each compaction in a TypeError."""
+    """A result with a number of more than 200 digits made each compaction fail with a TypeError."""
     output = place.format("7" * 300)
     call = {"type": "tool_use", "id": "t1", "name": "get", "input": {"key": int("3" * 300)}}
     history = [

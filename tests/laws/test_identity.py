@@ -1,4 +1,4 @@
-"""Canonical identity: one history has one name, however a client spells it (docs/formats.md)."""
+"""Canonical identity: one history has one tip, however a client encodes it (docs/formats.md)."""
 
 import base64
 import json
@@ -18,7 +18,8 @@ from refold.transcript import Transcript
 
 
 class Links(NamedTuple):
-    """Of consecutive main requests: how many contain the one before, byte for byte and canonically."""
+    """Counts of consecutive main requests: pairs, and those where the later contains the earlier
+    byte for byte and canonically."""
 
     pairs: int
     raw: int
@@ -30,7 +31,7 @@ def all_of(pairs: int) -> Links:
 
 
 MOVES_MARKS = 0
-"""`cache_control` moves every turn: no request contains the one before byte for byte."""
+"""Byte-for-byte matches if `cache_control` moves every turn."""
 
 RECORDED = {
     # coding agents
@@ -92,7 +93,7 @@ RECORDED = {
     "adk": all_of(6),
     "deepagents": all_of(6),
     "smol": all_of(15),
-    # where a client compacts or truncates, the chain breaks and goes on
+    # if a client compacts or truncates, the chain breaks and continues
     "claude_ctx400_compaction": Links(5, 0, 3),
     "opencode_ctx400_compaction": Links(4, 1, 1),
     "kimi_ctx400_compaction": Links(6, 3, 3),
@@ -106,8 +107,8 @@ RECORDED = {
     "strands_ctx400": Links(5, 4, 4),
     "claude_tui_side_requests": Links(3, 0, 2),  # the last request was sent twice
 }
-"""What the recordings must give. Where a file holds the run of the clients' table, the counts are
-the table's; where it holds fewer requests (codex gpt-6.1, qwen, claude big), those of the file."""
+"""Expected counts of the recordings. They are those of the clients' table if the file has its run,
+and those of the file if it has fewer requests (codex gpt-6.1, qwen, claude big)."""
 
 KEYS = ("thread-id", "x-claude-code-session-id", "x-claude-code-agent-id", "x-session-id")
 """Headers that tell a session from its sub-agents."""
@@ -124,7 +125,8 @@ def requests(shared: Path, names: str) -> Iterator[dict]:
 
 
 def main_bodies(shared: Path, names: str) -> list[dict]:
-    """Requests of the main session: same tools, same key, no prewarming, no refused thread."""
+    """Return requests of the main session: same tools, same key, no prewarming, no refused
+    thread."""
     main_requests = list(requests(shared, names))
     if "refused" in names:
         main_requests = [r for r in main_requests if "thread" not in r["body"]]
@@ -179,7 +181,7 @@ SYSTEM = {"system": "be brief"}
 
 
 def respell(value: object, draw: st.DrawFn) -> object:
-    """The same JSON value with other key order, and integers as whole floats."""
+    """Return the same JSON value with another key order, and integers as whole floats."""
     if isinstance(value, dict):
         return {key: respell(value[key], draw) for key in draw(st.permutations(list(value)))}
     if isinstance(value, list):
@@ -191,7 +193,7 @@ def respell(value: object, draw: st.DrawFn) -> object:
 
 @st.composite
 def spellings(draw: st.DrawFn) -> tuple[str, str]:
-    """Two JSON texts of one object."""
+    """Draw two JSON texts of one object."""
     value = draw(ARGUMENTS)
     respelled_value = respell(value, draw)
     space = draw(st.sampled_from([None, 0, 2]))
@@ -277,7 +279,7 @@ HISTORY = SYSTEM | {
 
 
 def blocks_of(value: object) -> Iterator[dict]:
-    """Every typed block inside *value*."""
+    """Yield every typed block inside *value*."""
     if isinstance(value, dict):
         if "type" in value:
             yield value
@@ -301,7 +303,7 @@ def test_moved_cache_marks_change_no_tip(data: st.DataObject):
 def test_a_string_and_a_list_of_one_text_have_the_same_tip(text: str, role: str):
     block = [{"type": "text", "text": text}]
     extra = {"tool_call_id": "c1"} if role == "tool" else {}
-    first = {"role": "developer", "content": "x"}  # which only chats have
+    first = {"role": "developer", "content": "x"}  # exists only in chats
     assert tips(
         [first, {"role": "user", "content": "q"}, {"role": role, "content": text, **extra}]
     ) == tips([first, {"role": "user", "content": "q"}, {"role": role, "content": block, **extra}])

@@ -43,7 +43,7 @@ TIGHT = Budget(10, 10)
 
 @dataclass(frozen=True)
 class Clip:
-    """A local strategy: a long result shows its beginning."""
+    """A local strategy that keeps only the beginning of a long result."""
 
     limit: int = 40
     local: ClassVar[bool] = True
@@ -63,7 +63,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class Clear:
-    """A retrospective strategy that needs no model."""
+    """A retrospective strategy without a model."""
 
     keep: int = 1
 
@@ -89,7 +89,7 @@ class Clear:
 
 @dataclass(frozen=True)
 class Retell:
-    """A retrospective strategy that asks a model."""
+    """A retrospective strategy with a model."""
 
     keep: int = 2
 
@@ -167,7 +167,7 @@ def test_progress_a_compaction_with_edits_makes_the_view_smaller(messages):
 
 
 def longer(view):
-    """A strategy that says more than was said."""
+    """Propose edits that make each message longer."""
     for at, message in enumerate(view.transcript.messages):
         yield view.replace(
             at, replace(message, parts=(*message.parts, Text("and more"))), by="longer"
@@ -175,7 +175,7 @@ def longer(view):
 
 
 def repeat(view):
-    """One that says as much."""
+    """Propose edits that repeat each message."""
     for at, message in enumerate(view.transcript.messages):
         yield view.replace(at, replace(message, parts=message.parts), by="repeated")
 
@@ -252,7 +252,7 @@ def test_determinism(messages):
 
 
 def sign(messages: tuple[Message, ...]) -> str:
-    """A provider's signature: over exactly what it was shown."""
+    """Return a provider's signature over exactly the messages that it was sent."""
     return Transcript.of(messages).tips[-1] or "empty"
 
 
@@ -268,7 +268,7 @@ def unbound(messages: tuple[Message, ...]) -> list[int]:
 @thorough
 @given(transcripts(max_turns=5), st.integers(30, 400))
 def test_binding_signed_thinking_is_sent_only_after_the_prefix_it_was_signed_for(messages, trigger):
-    """A provider signs thinking over what it saw; no later request sends it over anything else."""
+    """No later request sends signed thinking after another prefix."""
     view = look(())
     for message in messages:
         if message.role == "assistant":
@@ -284,7 +284,8 @@ def test_binding_signed_thinking_is_sent_only_after_the_prefix_it_was_signed_for
 @thorough
 @given(transcripts(max_turns=5), st.integers(30, 400), st.data())
 def test_binding_holds_over_reverts(messages, trigger, data):
-    """AN-7 AN-11, conformance 56: edits are taken back between turns, and thinking goes on over what shows then."""
+    """AN-7 AN-11, conformance 56: edits are reverted between turns, and thinking continues after
+    the restored messages."""
     view = look(())
     for message in messages:
         if message.role == "assistant":
@@ -302,7 +303,7 @@ def test_binding_holds_over_reverts(messages, trigger, data):
 
 
 def take_back(view: View, gone: list[Edit]) -> View:
-    """As `Compactor.revert` does it, without a store."""
+    """Revert edits like `Compactor.revert`, without a store."""
     ids = {edit.id for edit in (*gone, *find_thinking_copies(view, gone))}
     after = view.revert(*ids) if ids else view
     return after.apply(*edits_after_revert(after, view))
@@ -387,7 +388,7 @@ def test_forks_of_an_append_log_do_not_see_each_others_entries(pieces, fork):
         assert log.is_prefix_of(from_start)
 
 
-# --- what a view refuses ---------------------------------------------------------------------
+# --- refusals of a view ---------------------------------------------------------------------
 
 
 def plain(length: int) -> tuple[Message, ...]:
@@ -458,8 +459,8 @@ def test_refuses_inserted_calls_that_do_not_pair():
 
 @pytest.mark.parametrize("dialect", ["anthropic", "bedrock", "gemini"])
 def test_inserted_messages_are_checked_as_they_are_sent(dialect):
-    """BR-4: neighbours of one role are sent as one, and what begins with an answer follows the
-    user's words before it."""
+    """BR-4: adjacent messages of one role are sent as one, and a history that begins with an
+    assistant message follows the preceding user text."""
     call, result = _pair("c9")
     view = look(plain(6), rules=DIALECTS[dialect])
     stays = (user("summary"), user("the request that stays"), call, result)

@@ -1,4 +1,4 @@
-"""Retries, fallback models, deadline, breaker: on a clock of the test's own."""
+"""Retries, fallback models, deadline and circuit breaker, with a clock that the test controls."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ ASK = Ask("Summarise.")
 
 @dataclass
 class Time:
-    """A clock that only sleeping moves."""
+    """A clock that advances only by sleeping."""
 
     now: float = 0.0
     slept: list[float] = field(default_factory=list)
@@ -47,7 +47,7 @@ def error(kind: FailureKind, retry_after: float | None = None) -> Answer:
 
 @dataclass
 class Mode:
-    """Runs a fallback in one mode."""
+    """Runs a fallback in sync or async mode."""
 
     name: str
 
@@ -62,7 +62,7 @@ both_modes = pytest.mark.parametrize(
 
 @both_modes
 def test_transient_failures_are_retried_with_growing_pauses(mode: Mode) -> None:
-    """S2-10: a busy provider costs a pause, not the summary."""
+    """S2-10: a busy provider causes a pause and not the loss of the summary."""
     time, model = Time(), ScriptedModel([error("rate"), error("overload"), "a summary"])
     answer = mode.run(Fallback(model, first_pause=1, clock=time.clock))
     assert answer is not None
@@ -140,7 +140,7 @@ def test_conformance_36_calls_are_bounded_and_the_last_failure_is_typed(mode: Mo
 def test_conformance_36_an_overflow_is_reported_though_another_model_failed_later(
     mode: Mode,
 ) -> None:
-    """It is the one failure that a summarizer can do something about."""
+    """It is the only failure that a summarizer can react to."""
     answer = mode.run(Fallback(ScriptedModel([error("overflow")]), ScriptedModel([error("auth")])))
     assert answer is not None and answer.failure is not None
     assert (answer.failure.kind, answer.calls) == ("overflow", 2)
@@ -329,7 +329,7 @@ def test_conformance_37_a_cancellation_is_raised_and_leaves_no_task_or_failure(w
 
 
 def by_model(view: Any, start: int, stop: int, max_tokens: int) -> Any:
-    """A summarizer that asks, in a line."""
+    """Summarise with a single ask to a model."""
     answer = yield Ask("Summarise.", max_tokens, view=view)
     return Summary(answer.text if answer and answer.finish == "stop" else "")
 
@@ -379,7 +379,7 @@ def test_conformance_37_a_cancelled_compaction_keeps_the_history_and_stores_noth
 
 
 def test_sync_and_async_compaction_give_the_same_view() -> None:
-    """An async client answers `acompact`; a fallback around a sync model answers both."""
+    """`acompact` uses an async client. A fallback around a sync model serves both."""
 
     async def by_async_client() -> Any:
         async with openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1") as client:
@@ -417,7 +417,7 @@ OUTCOMES = st.one_of(
 def test_sync_and_async_fallbacks_make_the_same_calls_and_pauses(
     scripts: list[list[Any]], tries: int, calls: int
 ) -> None:
-    """Same calls, same pauses, same answer; never more calls than stated."""
+    """They also give the same answer, and never make more calls than stated."""
     seen = []
     for name in ("sync", "async"):
         time, models = Time(), [ScriptedModel(script) for script in scripts]

@@ -1,4 +1,4 @@
-"""Every model against the scripted server, by its real client, sync and async."""
+"""Every model against the scripted server, through its real client, sync and async."""
 
 import asyncio
 import gc
@@ -26,13 +26,13 @@ pytestmark = pytest.mark.filterwarnings(
 )  # LiteLLM's own types
 
 KEY = "squeamish-ossifrage"
-"""Of no form that a key is known by: it must be struck out because it is the key."""
+"""A key without a recognisable form: it must be masked because it is the configured key."""
 ASK = Ask("Summarise.", 300, system="You summarise.", messages=(Message("user", (Text("你好"),)),))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _loops_closed() -> Iterator[None]:
-    """LiteLLM makes event loops of its own in sync code, and leaves them open."""
+    """Close the event loops that LiteLLM creates in sync code and leaves open."""
     yield
     for loop in [thing for thing in gc.get_objects() if isinstance(thing, asyncio.BaseEventLoop)]:
         if not loop.is_running():
@@ -85,7 +85,7 @@ both_modes = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 def answer(make: Any, mode: str, reply: str | Reply, **settings: Any) -> tuple[Answer, Any]:
-    """The model's answer, and the request the server got."""
+    """Return the model's answer and the request that the server received."""
     with ScriptedProvider([reply], keep_alive=False) as server:
         model = make(server.url, mode=mode, **settings)
         given = asyncio.run(model.acall(ASK)) if mode == "async" else model(ASK)
@@ -96,7 +96,7 @@ def answer(make: Any, mode: str, reply: str | Reply, **settings: Any) -> tuple[A
 @every_model
 @both_modes
 def test_an_answer_has_text_usage_model_and_cost(make: Any, mode: str) -> None:
-    """S0-30 S2-49 S4-12: a model of one's own choice answers, and what it cost is known."""
+    """S0-30 S2-49 S4-12: any chosen model answers, and its cost is known."""
     given, received = answer(
         make, mode, Reply("总结: done.", usage=(1_000, 50, 400)), price=(2.0, 10.0, 0.5)
     )
@@ -133,7 +133,7 @@ def test_a_request_has_the_system_prompt_messages_prompt_and_max_tokens(
 def test_conformance_33_finish_reasons_of_all_providers_have_the_same_names(
     make: Any, mode: str, finish: str
 ) -> None:
-    """Every provider's word for a cut-off, a filter or a tool call reaches the summarizer as ours."""
+    """The summarizer sees our name for each provider's cut-off, filter or tool call."""
     given, _ = answer(make, mode, Reply("half a summ", finish=finish))
     assert given.finish == finish
     assert given.failure is None
@@ -186,7 +186,8 @@ REFUSALS = [
 def test_error_responses_are_classified_and_the_key_is_hidden(
     make: Any, mode: str, reply: Reply, kind: str, passes: bool
 ) -> None:
-    """S2-10: what may pass is told from what will not, and the key is in neither."""
+    """S2-10: transient errors are distinguished from permanent ones, and neither message contains
+    the key."""
     given, received = answer(make, mode, reply)
     assert (given.text, given.finish, given.usage) == ("", "error", None)
     assert given.failure is not None
@@ -243,7 +244,7 @@ ASYNC = [openai_chat, openai_responses, anthropic_messages, http, litellm_openai
 
 @pytest.mark.parametrize("make", ASYNC, ids=lambda make: make.__name__)
 def test_conformance_37_cancelling_ends_a_call_at_once(make: Any) -> None:
-    """The event loop ends though the server would answer in an hour: nothing is left to wait for."""
+    """The event loop ends even though the server would answer in an hour."""
 
     async def cancel_call() -> bool:
         task = asyncio.create_task(model.acall(ASK))
@@ -331,12 +332,12 @@ def test_a_missing_api_key_gives_an_error_answer_that_names_the_variable(
 
 @dataclass(frozen=True)
 class Queue(ProviderModel):
-    """A provider of one's own: what it needs, and `send`."""
+    """A custom provider: the required attributes and `send`."""
 
     replies: list[Any] = field(default_factory=list)
 
     def send(self, request: ModelRequest, seconds: float) -> Any:
-        """Answer with the next reply; it quotes the request."""
+        """Answer with the next reply, which quotes the request."""
         assert seconds == 9
         reply, text = self.replies.pop(0), request.body["messages"][-1]["content"]
         choice = {"message": {"content": f"{request.body['model']}: {text}"}}
@@ -345,7 +346,7 @@ class Queue(ProviderModel):
 
 @both_modes
 def test_a_custom_provider_needs_only_a_send_method(mode: str) -> None:
-    """Request, price, time limit and failures are the business of `ProviderModel`."""
+    """`ProviderModel` handles request, price, timeout and failures."""
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
     model = Queue([{"usage": usage}], model="m-1", price=(2.0, 8.0), timeout=9)
 
@@ -393,7 +394,7 @@ def test_http_does_not_follow_a_redirect_to_another_address() -> None:
 
 
 def test_an_error_in_a_200_response_is_a_failure() -> None:
-    """Routers put the error of the provider behind them into a reply with status 200."""
+    """Routers return the error of their provider in a reply with status 200."""
     given, _ = answer(
         http, "sync", Reply(body='{"error": {"code": 429, "message": "upstream is busy"}}')
     )

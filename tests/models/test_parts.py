@@ -1,4 +1,5 @@
-"""Functions as models, reasoning taken out, faults read and told, and the scripted server itself."""
+"""Functions as models, removal of reasoning, classification of errors, and the scripted server
+itself."""
 
 import asyncio
 import subprocess
@@ -60,7 +61,7 @@ async def abroken(_: Any) -> str:
 
 @pytest.mark.parametrize("function", [echo, aecho])
 def test_a_function_of_a_text_is_a_sync_and_async_model(function: Any) -> None:
-    """S2-49 S3-23: whatever a program already calls can write summaries, without tools."""
+    """S2-49 S3-23: any callable of a program can write summaries, without tools."""
     model = as_text_model(function)
     expected = Answer("got Be brief.\n\n[user]\n你好\n\n[assistant]\nHi.\n\nSummarise.")
     assert model(ASK) == expected

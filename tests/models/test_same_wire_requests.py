@@ -1,4 +1,4 @@
-"""The cache-friendly form: the conversation's own request, with the prompt as its last message."""
+"""The cache-friendly form: the conversation's own request with the prompt as its last message."""
 
 import json
 from typing import Any
@@ -84,7 +84,7 @@ def ask_about(payload: Any, format: str | None = None) -> Ask:
 
 
 def send_ask(kind: str, ask: Ask, **settings: Any) -> tuple[str, dict[str, Any]]:
-    """Path and body of the request that the model makes of the ask."""
+    """Return path and body of the request that the model makes for an ask."""
     with ScriptedProvider(["a summary"], keep_alive=False) as server:
         make = {
             "openai": lambda: OpenAIModel(
@@ -119,7 +119,9 @@ def test_chat_completions_requests_continue_the_conversation(kind: str, spelling
     assert set(body) == {*fields, "messages", "max_tokens", "tool_choice"}
 
 
-@pytest.mark.filterwarnings("ignore:Item '.*' on TypedDict class:UserWarning")  # its own types
+@pytest.mark.filterwarnings(
+    "ignore:Item '.*' on TypedDict class:UserWarning"
+)  # LiteLLM's own types
 def test_litellm_continues_the_conversation_too() -> None:
     _, body = send_ask("litellm", ask_about(CHAT), same_model=True)
     assert [message["role"] for message in body["messages"]] == [
@@ -129,7 +131,8 @@ def test_litellm_continues_the_conversation_too() -> None:
 
 
 def test_anthropic_requests_continue_the_conversation_with_the_same_tool_choice() -> None:
-    """The prompt joins the last user message, roles alternate; what decides about the cache stays."""
+    """The prompt joins the last user message, and roles alternate. Everything that affects the
+    cache stays."""
     _, body = send_ask("anthropic", ask_about(CLAUDE), same_model=True)
     assert body["messages"][:-1] == CLAUDE["messages"][:-1]
     *before, last = body["messages"][-1]["content"]
@@ -200,7 +203,7 @@ OPEN = CHAT | {"messages": CHAT["messages"][:-1]}
 def test_the_ask_is_sent_on_its_own_if_the_request_cannot_be_continued(
     kind: str, ask: Ask, settings: dict[str, Any]
 ) -> None:
-    """The ask's own system prompt and messages, and none of the conversation's tools."""
+    """It has the ask's own system prompt and messages, and none of the conversation's tools."""
     _, body = send_ask(kind, ask, **settings)
     assert "a rendering of the conversation" in str(body["messages"])
     assert "tools" not in body

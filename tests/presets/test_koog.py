@@ -314,7 +314,7 @@ def test_a_memory_that_was_inserted_twice_is_kept_once():
     assert history.count(REMEMBERED) == 1
 
 
-# --- what waits -----------------------------------------------------------------------------------
+# --- open calls -----------------------------------------------------------------------------------
 
 
 def test_a_call_that_has_no_result_yet_is_kept():

@@ -379,7 +379,7 @@ def test_the_summary_stays_within_summary_max_tokens(cap):
     assert cap / 4 < model.asked[0].max_tokens <= cap
 
 
-# --- what the document calls future ------------------------------------------------------------
+# --- the document's future work ----------------------------------------------------------------
 
 
 def test_a_second_summary_is_made_from_the_first_one_and_the_new_messages():

@@ -207,7 +207,7 @@ def test_f9_chats_never_mix_whatever_they_have_in_common(steps):
                 assert await chat.revert() == originals[owner]
             elif (
                 action == "revert" and await chat.history()
-            ):  # all of it is back: there is nothing to take back
+            ):  # everything is restored: nothing is left to revert
                 with pytest.raises(CommandError, match="no compaction of these messages is known"):
                     await chat.revert()
             elif action == "pop" and chat.messages == originals[owner] and originals[owner]:

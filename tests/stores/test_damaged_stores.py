@@ -1,4 +1,4 @@
-"""Files of stores that are damaged, and paths that no file can have: a `StoreError`, whatever is wrong (C16)."""
+"""Damaged store files, and impossible paths, raise a `StoreError` (C16)."""
 
 import os
 import sqlite3
@@ -34,7 +34,7 @@ STORES = (SQLiteStore, SidecarStore)
 
 
 def uses(store: Any) -> list[Callable[[], object]]:
-    """Everything that a store is asked."""
+    """Return a call of every operation of a store."""
     return [
         store.version,
         store.ledger,
@@ -47,7 +47,7 @@ def uses(store: Any) -> list[Callable[[], object]]:
 
 
 def write_bytes(kind: Any, path: Path) -> bytes:
-    """What a store's file holds."""
+    """Write a store with edits and rows, and return the bytes of its file."""
     store = kind(path)
     store.save(EDITS)
     store.record(ROWS)
@@ -57,7 +57,7 @@ def write_bytes(kind: Any, path: Path) -> bytes:
 
 
 def use(kind: Any, path: Any) -> list[str]:
-    """Whatever a store does with *path*, it does or says why not: the reasons."""
+    """Run every operation of a store at *path*, and return the messages of its store errors."""
     try:
         store = kind(path)
     except StoreError as error:
@@ -85,7 +85,7 @@ def use(kind: Any, path: Any) -> list[str]:
 def test_c16_law_damage_anywhere_in_a_file_raises_at_most_a_store_error(
     tmp_path: Path, kind: Any, damage: Sequence[tuple[float, bytes]]
 ) -> None:
-    """UnicodeDecodeError and TypeError came out of a store whose file was damaged."""
+    """A store with a damaged file used to raise UnicodeDecodeError and TypeError."""
     whole = tmp_path / "whole"
     data = bytearray(whole.read_bytes() if whole.exists() else write_bytes(kind, whole))
     for share, damage_bytes in damage:
@@ -109,7 +109,7 @@ def test_c16_words_overwritten_with_invalid_utf8_raise_at_most_a_store_error(
 
 
 def test_c16_a_row_whose_value_is_not_text_raises_a_store_error(tmp_path: Path) -> None:
-    """The sort of a value is one byte of the file: damaged, a text becomes a number or nothing."""
+    """The type of a value is one byte of the file. Damage turns a text into a number or NULL."""
     path = tmp_path / "damaged"
     write_bytes(SQLiteStore, path)
     with closing(sqlite3.connect(path)) as connection:
@@ -146,7 +146,7 @@ def test_c16_a_path_may_be_given_in_bytes(tmp_path: Path) -> None:
 
 
 def test_an_error_does_not_quote_stored_text(tmp_path: Path) -> None:
-    """The gateway logs it. Python's module quotes a text that it cannot decode."""
+    """The gateway logs the message. Python's module quotes text that it cannot decode."""
     path = tmp_path / "edits.db"
     with SQLiteStore(path) as store:
         store.save(EDITS[:1])

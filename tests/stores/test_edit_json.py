@@ -1,4 +1,4 @@
-"""The JSON form of edits and ledger rows: exact, stable, tolerant of what is to come."""
+"""The JSON form of edits and ledger rows: exact, stable, and tolerant of future fields."""
 
 import json
 from dataclasses import fields

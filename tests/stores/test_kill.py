@@ -1,4 +1,5 @@
-"""Killed at any moment, a store keeps what it acknowledged and nothing half-written (issue 2, section 8)."""
+"""A store killed at any moment keeps its acknowledged writes and nothing partial (issue 2, section
+8)."""
 
 import os
 import random
@@ -25,16 +26,17 @@ KILLS = {
 }
 KILLS_PER_FILE = 6
 MOST_LINES = 8
-"""A writer that is killed has said fewer lines than these when that is decided."""
+"""Upper bound (exclusive) of the number of lines after which a writer is killed."""
 LONGEST = 0.01
-"""Seconds from an acknowledgement to the kill, at most, so that kills fall between writes and into them. Nothing
-but the place of the kill depends on it."""
+"""Maximum number of seconds from an acknowledgement to the kill, so that kills fall between and
+into writes. It affects nothing but the time of the kill."""
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
 
 def run_and_kill(nursery, kind, first, path, after, seconds):
-    """Start a writer, kill it *seconds* after it has said *after* lines; what it acknowledged until then, by batch."""
+    """Start a writer and kill it *seconds* after it has written *after* lines. Return its last
+    acknowledgement of each batch."""
     nursery.stdin.write(f"{kind} {first} {path}\n")
     nursery.stdin.flush()
     acknowledged, pid, lines_read = {}, None, 0
@@ -47,7 +49,9 @@ def run_and_kill(nursery, kind, first, path, after, seconds):
         else:
             acknowledged[int(number)] = word
             lines_read += 1
-        if lines_read >= after and pid is not None:  # on a busy machine it may save before `pid`
+        if (
+            lines_read >= after and pid is not None
+        ):  # on a busy machine it may save before printing `pid`
             time.sleep(seconds)
             os.kill(pid, signal.SIGKILL)
             pid = None
@@ -55,7 +59,8 @@ def run_and_kill(nursery, kind, first, path, after, seconds):
 
 
 def check_content(store, acknowledged, unknown):
-    """Each acknowledged batch is whole or gone, as acknowledged; those of *unknown* whole or gone."""
+    """Check that each acknowledged batch is complete or removed, as acknowledged, and those of
+    *unknown* one of the two."""
     for number, word in acknowledged.items():
         edits = list(store.load(tips(number)))
         if number in unknown:
@@ -65,14 +70,14 @@ def check_content(store, acknowledged, unknown):
 
 
 def check_started(store, started):
-    """Batches that a killed writer may have been saving are whole or not there."""
+    """Check that batches that a killed writer may have been saving are complete or absent."""
     for number in started:
         assert list(store.load(tips(number))) in ([], batch(number)), number
 
 
 def check_file(kind, path, store):
     if kind == "postgresql":
-        return  # the server looks after its own
+        return  # PostgreSQL checks its own files
     if kind == "sqlite":
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -85,7 +90,7 @@ def check_file(kind, path, store):
 
 @pytest.fixture
 def places(kind, tmp_path, request):
-    """New places for stores."""
+    """An iterator of new store paths or addresses."""
     if kind != "postgresql":
         return (tmp_path / f"{n}.store" for n in count())
     server = request.getfixturevalue("server")
@@ -107,7 +112,7 @@ def test_a_store_killed_at_any_moment_keeps_every_acknowledged_write(kind, place
                 path, first, acknowledged, unknown, begun = next(places), 0, {}, set(), set()
             after = rng.randrange(MOST_LINES)
             new = run_and_kill(nursery, kind, first, path, after, rng.uniform(0.0, LONGEST))
-            # A removal under way when the kill came may have happened or not.
+            # A removal interrupted by the kill may or may not be done.
             unknown |= (
                 {max(new) - 1} if new and max(new) % 5 == 0 and new[max(new)] == "saved" else set()
             )

@@ -1,4 +1,5 @@
-"""The store in PostgreSQL, on a real server: the laws, several writers, a server that stops, and secrets."""
+"""The PostgreSQL store on a real server: protocol laws, several writers, a server that stops, and
+secrets."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -142,7 +143,7 @@ def test_ledger_rows_of_the_first_schema_are_found_by_tip(url):
             assert list(store.ledger()) == rows
             for tips in ([tip] for tip in {row.tip for row in rows}):
                 assert list(store.ledger_of(tips)) == [row for row in rows if row.tip in tips]
-            # A process of the version before goes on writing: it looks at the schema no more.
+            # A process of the previous version keeps writing, without checking the schema again.
             connection.execute(
                 "INSERT INTO refold_ledger (edit, json) VALUES (NULL, %s)", dumped[-1]
             )
@@ -151,7 +152,7 @@ def test_ledger_rows_of_the_first_schema_are_found_by_tip(url):
 
 
 class Watched:
-    """A connection that notes how many seconds its server has for each statement."""
+    """A connection that records the server's statement timeout for each statement."""
 
     def __init__(self, connection):
         self.connection, self.transaction, self.reply_timeout, self.given = (
@@ -167,7 +168,7 @@ class Watched:
 
 
 def test_a_migration_step_has_no_statement_timeout(url):
-    """A ledger of millions of rows has to be read once; a call has its timeout all the same."""
+    """A ledger of millions of rows has to be read once. Other calls keep their timeout."""
     limit = "current_setting('statement_timeout')"
     pool = PostgreSQLPool(
         url, 2.5, 1, ((f"CREATE TABLE refold_version AS SELECT 7 AS version, {limit} AS during",),)
@@ -187,7 +188,7 @@ def test_a_migration_step_has_no_statement_timeout(url):
 
 
 def test_ledger_rows_are_looked_up_by_an_index(url, server):
-    """Though the server has no statistics yet, and would rather read the table."""
+    """Even though the server has no statistics yet and would scan the table."""
     with PostgreSQLStore(url) as store:
         store.record(LedgerRow(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(3_000))
         with store._database.connection("read") as connection:
@@ -247,7 +248,7 @@ def test_threads_wait_for_a_free_connection(url):
 
 
 def test_a_killed_writer_leaves_no_partial_write_and_no_lock(url, server):
-    """Its transaction goes with its connection, and with that its lock."""
+    """Its transaction ends with its connection, and so does its lock."""
     with PostgreSQLStore(url, timeout=5) as store:
         writer = psycopg.connect(url)
         writer.execute("UPDATE refold_version SET version = version + 1")
@@ -271,7 +272,7 @@ def test_a_store_reconnects_after_the_server_restarts(url, server):
         assert list(store.load(["t"])) == [edit(1)]
         server.stop()
         server.start()
-        store.save([edit(3)])  # not even the first call after it fails: what is dead is not used
+        store.save([edit(3)])  # even the first call works: dead connections are not used
         assert list(store.load(["t"])) == [edit(1), edit(3)]
 
 
@@ -294,7 +295,7 @@ def test_a_hanging_server_raises_an_error_after_the_timeout(url, server):
 
 
 def test_a_server_that_keeps_answering_is_waited_for(url):
-    """Statements that are sent together may take longer in sum than one may."""
+    """Statements that are sent together may take longer in sum than the timeout of one."""
     pool = PostgreSQLPool(url, 0.3, 1)
     with pool.transaction(edits=False) as connection:
         connection.reply_timeout = 0.4
@@ -316,7 +317,7 @@ def test_waiting_for_another_writer_ends_after_the_timeout(url):
 
 
 def test_another_writer_is_waited_for_if_the_default_isolation_is_serializable(url, server):
-    """Where transactions are serializable unless they say otherwise, whoever had waited failed."""
+    """If transactions were serializable by default, a waiting writer used to fail."""
     name = url.split("/")[3].partition("?")[0]
     server.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
     waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
@@ -354,7 +355,7 @@ SECRET = "s3cr3t/pass:word@x"
 
 
 def test_no_error_or_repr_contains_the_password(server):
-    """Neither as it is nor as it stands in the address, nor in the errors below."""
+    """Neither raw nor URL-encoded, and not in the errors below."""
     url = server.url("nothing_there", password=SECRET)
     with pytest.raises(StoreError, match="nothing_there") as caught:
         PostgreSQLStore(url)
@@ -366,7 +367,7 @@ def test_no_error_or_repr_contains_the_password(server):
 
 @pytest.mark.parametrize("secret", ["s3cr3t/word", "12/s3cr3t", "12@s3cr3t", SECRET, "%s3cr3t"])
 def test_a_password_that_is_not_url_encoded_is_refused_without_showing_it(secret):
-    """libpq would say: no host s3cr3t, no port s3cr3t, no database s3cr3t."""
+    """libpq's error would be: no host s3cr3t, no port s3cr3t, no database s3cr3t."""
     with pytest.raises(StoreError, match="cannot be read") as caught:
         PostgreSQLStore(f"postgresql://user:{secret}@host/database")
     assert "s3cr3t" not in str(caught.value)
@@ -392,7 +393,8 @@ HISTORY = [
 
 
 def test_c12_tables_dropped_while_a_store_is_open_are_recreated_and_reported(url):
-    """Every call failed until a restart: the tables were made once a process."""
+    """Every call used to fail until a restart, because each process created the tables only
+    once."""
     store = PostgreSQLStore(url)
     compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
     shown = compact(HISTORY)
@@ -424,7 +426,8 @@ def empty_tables(url, *tables):
     "tables", [("refold_edits",), ("refold_edits", "refold_version", "refold_ledger")]
 )
 def test_c12_tables_emptied_while_a_store_is_open_are_reported_and_refilled(url, tables):
-    """TRUNCATE went unnoticed: a compactor showed its edits out of memory, and a restart had lost them."""
+    """TRUNCATE used to go unnoticed: a compactor showed its edits from memory, and a restart lost
+    them."""
     with PostgreSQLStore(url) as store:
         compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
         shown = compact(HISTORY)
@@ -442,7 +445,8 @@ def test_c12_tables_emptied_while_a_store_is_open_are_reported_and_refilled(url,
 
 
 def test_c12_rows_deleted_by_others_disappear_from_an_open_store(url, server):
-    """DELETE changed no version: a compactor showed the edits out of memory until a restart."""
+    """DELETE did not change the version: a compactor showed the edits from memory until a
+    restart."""
     with PostgreSQLStore(url) as store:
         compact = Compactor([Summarize(keep=4)], Budget(trigger=2_000, target=1_000), store)
         history = [
@@ -459,7 +463,7 @@ def test_c12_rows_deleted_by_others_disappear_from_an_open_store(url, server):
 
 
 def test_c12_writes_are_seen_by_others_even_after_the_version_table_was_emptied(url):
-    """Without its row the version stayed 0 for ever, so that no process saw what another one wrote."""
+    """Without its row the version stayed 0, so no process saw the writes of another."""
     with PostgreSQLStore(url) as store, PostgreSQLStore(url) as second:
         store.save([edit(1)])
         versions = [second.version()]

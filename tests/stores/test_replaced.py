@@ -34,12 +34,12 @@ def delete(path: Path) -> None:
 
 
 def main_deleted(path: Path) -> None:
-    """As `rm refold.db`: the log and its index stay."""
+    """Delete the main file only, like `rm refold.db`: the log and its index stay."""
     path.unlink()
 
 
 def replace_file(path: Path) -> None:
-    """By another store, as from a backup."""
+    """Replace the file by another store, as from a backup."""
     backup = path.with_name(f"other{path.suffix}")
     store = SQLiteStore(backup) if path.suffix == ".db" else SidecarStore(backup)
     store.save([edit("of the backup")])
@@ -59,7 +59,7 @@ def close(store: object) -> None:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", FILES)
 def test_c12_edits_saved_after_the_file_is_deleted_are_in_the_new_file(tmp_path, kind, way, caplog):
-    """It went into the unlinked file, without an error, and was gone with the process."""
+    """They used to go into the unlinked file, without an error, and were lost with the process."""
     name, make = FILES[kind]
     path, store = tmp_path / name, make(tmp_path / name)
     store.save([edit("before")])
@@ -76,7 +76,7 @@ def test_c12_edits_saved_after_the_file_is_deleted_are_in_the_new_file(tmp_path,
     ]
     again = make(path)
     assert again.load([edit("after").tip]) == (edit("after"),) == store.load([edit("after").tip])
-    assert not again.load([edit("before").tip])  # nor is anything of the old file in the new one
+    assert not again.load([edit("before").tip])  # and nothing of the old file is in the new one
     assert bool(again.load([edit("of the backup").tip])) == (way is replace_file)
     close(again)
     close(store)
@@ -84,7 +84,7 @@ def test_c12_edits_saved_after_the_file_is_deleted_are_in_the_new_file(tmp_path,
 
 
 def test_c12_two_open_stores_share_the_new_file_after_the_old_one_is_deleted(tmp_path):
-    """As the workers of a gateway do. Who notices later takes nothing away from who noticed first."""
+    """The workers of a gateway do this. The later one to notice removes nothing of the first."""
     first, second = SQLiteStore(tmp_path / "a.db"), SQLiteStore(tmp_path / "a.db")
     first.save([edit("0")])
     second.save([edit("1")])
@@ -143,7 +143,7 @@ def test_c12_rows_deleted_by_others_disappear_from_an_open_store(tmp_path):
         assert compact(history(30)).visible_edits
 
 
-# --- what is known is written again ---------------------------------------------------------------
+# --- known edits are written again ---------------------------------------------------------------
 
 
 def history(steps: int) -> list[dict]:
@@ -162,7 +162,7 @@ def history(steps: int) -> list[dict]:
 def test_c12_a_compactor_keeps_its_edits_and_writes_them_to_a_replaced_file(
     tmp_path_factory, ways, kind, late
 ):
-    """Whatever becomes of the file between two turns, sync or async."""
+    """This holds whatever happens to the file between two turns, sync or async."""
     place = tmp_path_factory.mktemp("place")
     name, make = FILES[kind]
     store = make(place / name)
@@ -186,7 +186,7 @@ def test_c12_a_compactor_keeps_its_edits_and_writes_them_to_a_replaced_file(
 def test_d7_a_gateway_reports_a_replaced_store_and_writes_its_edits_to_the_new_one(
     tmp_path, caplog, way: Callable[[Path], None]
 ):
-    """It went unnoticed: all went on out of memory, and a restart had lost everything."""
+    """It used to go unnoticed: everything continued from memory, and a restart lost it."""
     path = tmp_path / "a.db"
     store = SQLiteStore(path)
     with Driver(store) as driver, caplog.at_level(logging.WARNING, "refold"):

@@ -1,4 +1,4 @@
-"""Stores: the laws of the protocol, several writers, and everything that can be wrong with a file."""
+"""Stores: laws of the protocol, several writers, and damaged or unusual files."""
 
 import os
 import sqlite3
@@ -37,7 +37,7 @@ def edit(number, tip="t", text="summary"):
 
 
 def closing_at_end(store):
-    """A context that closes the store at its end, if it has anything to close."""
+    """Return a context manager that closes the store if it has `close`."""
     return store if isinstance(store, SQLiteStore) else nullcontext(store)
 
 
@@ -97,7 +97,7 @@ class Whole(MemoryStore):
 
 
 class Cut(MemoryStore):
-    """As a database might that ends a text at its first NUL."""
+    """A store that truncates a text at its first NUL, as a database might."""
 
     def ledger_of(self, tips):
         wanted = {tip.partition("\0")[0] for tip in tips}
@@ -134,11 +134,11 @@ def test_check_store_notices_edits_that_are_lost_when_reopened():
 
 
 TIPS = st.sampled_from(["", "t0", "t1", "0f"]) | st.text(st.characters(), max_size=3)
-"""Lone surrogates and NUL among them."""
+"""Lone surrogates and NUL are among them."""
 
 
 class SameAsMemory(RuleBasedStateMachine):
-    """Whatever is done, in whatever order, the files say what memory says."""
+    """After any operations in any order, the file stores return what the memory store returns."""
 
     numbers = st.lists(st.integers(0, 5), max_size=4)
 
@@ -233,7 +233,8 @@ for n in range(int(saves)):
 
 
 def run_writers(kind, path, writers, saves):
-    """Processes that begin at once, the first opening included; what they wrote to stderr."""
+    """Run processes that start at the same time, with the first opening of the store, and return
+    their stderr."""
     command = [sys.executable, "-c", SAVE_MANY, kind, str(path)]
     pipes = {
         "stdin": subprocess.PIPE,
@@ -324,7 +325,7 @@ def test_a_file_of_the_first_schema_is_migrated(tmp_path):
 
 
 def third_schema(path, rows):
-    """A file as version 3 of the schema wrote it."""
+    """Return a file as written by schema version 3."""
     steps = [statement for step in SQLITE_MIGRATIONS[:3] for statement in step]
     execute(path, *steps, f"PRAGMA application_id = {APPLICATION_ID}", "PRAGMA user_version = 3")
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -346,7 +347,7 @@ def test_ledger_rows_of_the_third_schema_are_found_by_tip(tmp_path):
 
 
 def test_rows_written_by_a_process_of_an_older_version_are_found(tmp_path):
-    """It opened the file as schema 3 and looks at that no more."""
+    """That process opened the file as schema 3 and does not check the schema again."""
     path, late = tmp_path / "s", LedgerRow(when=1.0, outcome="noop", tip="a1")
     third_schema(path, [])
     with closing(sqlite3.connect(path, isolation_level=None)) as older, SQLiteStore(path) as store:
@@ -366,7 +367,7 @@ def test_a_damaged_row_of_the_third_schema_does_not_keep_a_file_from_opening(tmp
 
 @pytest.mark.parametrize("rows", [0, 3_000])
 def test_the_work_to_look_up_ledger_rows_does_not_grow_with_the_ledger(rows, tmp_path):
-    """Whatever else the ledger holds, the same work: counted in steps of SQLite's machine."""
+    """The work is counted in steps of SQLite's virtual machine."""
     with SQLiteStore(tmp_path / "s") as store:
         store.record(LedgerRow(when=0.0, outcome="noop", tip=f"{n:032x}") for n in range(rows))
         steps = count()
@@ -473,7 +474,7 @@ def test_a_sidecar_torn_at_any_byte_loses_only_the_torn_write(tmp_path):
 
 
 def test_a_line_that_ran_into_a_torn_one_is_written_again(tmp_path):
-    """The writer before was killed between our look at the end of the file and our write."""
+    """The earlier writer was killed between our check of the end of the file and our write."""
     store = SidecarStore(tmp_path / "s")
     store.save([edit(1)])
     torn = [b'{"refold":1,"save":[{"id"']
@@ -521,7 +522,7 @@ def test_a_session_file_is_never_read_or_overwritten_as_a_sidecar(tmp_path):
     assert path.read_text() == '{"type":"user","message":"hello"}\n'
 
 
-# --- what can be wrong with a file -----------------------------------------------------------
+# --- damaged and unusual files --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -535,7 +536,7 @@ def test_an_unusable_path_is_named_in_the_error(kind, tmp_path):
 
 
 def test_a_directory_without_write_permission_is_named_in_the_error():
-    """As on a file system that is mounted to be read."""
+    """As on a read-only file system."""
     if os.geteuid() != 0:
         pytest.skip("needs another user")
     with TemporaryDirectory() as folder:
@@ -615,7 +616,7 @@ def test_a_refused_write_is_reported_and_the_next_one_reconnects(tmp_path):
         ):
             store.save([edit(2)])
         assert list(store.load(["t"])) == [edit(1)]
-        store.save([edit(2)])  # a connection that may not write is made again where the file may be
+        store.save([edit(2)])  # a read-only connection is reopened once the file is writable
         assert list(store.load(["t"])) == [edit(1), edit(2)]
 
 
@@ -630,7 +631,7 @@ def test_the_version_changes_for_every_connection_after_a_write(tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
 def test_a_new_file_is_private_to_its_owner_and_an_old_one_keeps_its_mode(tmp_path):
-    """Edits hold summaries of what was said."""
+    """Edits contain summaries of conversations."""
     new, old = tmp_path / "new.db", tmp_path / "old.db"
     old.touch(mode=0o644)
     old.chmod(0o644)

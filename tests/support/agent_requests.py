@@ -19,11 +19,11 @@ def anthropic_request(
     repeat: int = 1,
     **fields: Any,
 ) -> bytes:
-    """Build a request of Anthropic with *steps* calls and results.
+    """Build an Anthropic request with *steps* calls and results.
 
-    signed: signed thinking stands before each call.
-    mark: the last result has a cache mark.
-    repeat: how often each result says its words.
+    signed: whether signed thinking precedes each call.
+    mark: whether the last result has a cache mark.
+    repeat: number of repetitions of each result's text.
     """
     messages: list[Any] = [{"role": "user", "content": "Find the bug in calc.py and fix it."}]
     for i in range(steps):
@@ -51,7 +51,7 @@ def anthropic_request(
 
 
 def read_files(steps: int, text: str = "") -> list[Any]:
-    """Build *steps* calls and results of Chat Completions that read long files, *text* in each."""
+    """Build *steps* Chat Completions calls and results that read long files with *text* in each."""
     messages = list[Any]()
     for n in range(steps):
         function = {"name": "read", "arguments": "{}"}
@@ -129,17 +129,17 @@ FORMATS: dict[str, Callable[..., bytes]] = {
     "openai_responses": responses_request,
     "gemini": gemini_request,
 }
-"""The builder of each format, by its name; `PATHS` has where it is sent."""
+"""Builder of each format, by name. `PATHS` has the request paths."""
 
 
 def violations(body: bytes, api: str) -> tuple[Violation, ...]:
-    """Check *body* against the rules of its provider."""
+    """Return the violations of the provider's rules in *body*."""
     envelope = open_payload(body, api)
     return envelope.codec.rules(envelope.body).check(envelope.decode(), envelope.body)
 
 
 def entries(body: bytes) -> list[Any]:
-    """Return the messages of a request as they are sent."""
+    """Return the messages of a request in wire form."""
     value = json.loads(body)
     return next(value[name] for name in ("messages", "input", "contents") if name in value)
 
@@ -174,4 +174,4 @@ CONTEXT_ERRORS = {
         }
     },
 }
-"""What each provider answers to a request that is too long for the window."""
+"""Each provider's error for a request that exceeds the window."""

@@ -1,4 +1,4 @@
-"""Serve a gateway with its API before a scripted provider, and talk to it as agents do."""
+"""A gateway with its API in front of a scripted provider, and clients like agents."""
 
 import json
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ ADMIN = {"authorization": f"Bearer {TOKEN}"}
 KEY = {"authorization": "Bearer sk-client-1"}
 PI_SESSION = "0a0b0c0d-0000-4000-8000-000000000001"
 SECRET = "purple elephants dance"
-"""A text in every request, which no answer may show to a client that has not sent it."""
+"""A text in every request. No response may show it to a client that has not sent it."""
 
 
 def chat_request(steps: int, model: str = "local") -> dict:
-    """Build a request of Chat Completions: one task, and *steps* files read."""
+    """Build a Chat Completions request: one task, and *steps* files read."""
     messages = [
         {"role": "system", "content": "You are terse."},
         {"role": "user", "content": "Find the bug in src/a.py. Never touch the migrations."},
@@ -43,7 +43,7 @@ def chat_request(steps: int, model: str = "local") -> dict:
 
 
 def write_pi_session(home: Path, steps: int = 30) -> Path:
-    """Write a session of pi: a request, and *steps* files read, each for a cent."""
+    """Write a pi session: a request, and *steps* file reads at one cent each."""
     usage = {"input": 10, "output": 5, "cacheRead": 0, "cacheWrite": 0, "cost": {"total": 0.01}}
     file = home / f".pi/agent/sessions/--srv-shop--/2026-11-01T00-00-00-000Z_{PI_SESSION}.jsonl"
     file.parent.mkdir(parents=True)
@@ -85,7 +85,7 @@ def build_config(upstream: ScriptedProvider, record: str = "", **changes) -> Con
 
 
 def answer_briefly(asked: Received) -> Reply:
-    """Answer as a provider that counts four bytes as a token."""
+    """Answer like a provider that counts four bytes as one token."""
     return Reply("Hello.", usage=(len(asked.body) // 4, 20, 0))
 
 
@@ -96,7 +96,7 @@ class ApiGateway:
         self.upstream, self.served, self.client = upstream, served, client
 
     def say(self, body: dict, path: str = "/v1/chat/completions", **headers: str) -> httpx.Response:
-        """Send a request as an agent would."""
+        """Send a request as an agent does."""
         return self.client.post(path, json=body, headers=KEY | headers)
 
     def get(self, name: str, **arguments) -> httpx.Response:

@@ -9,7 +9,7 @@ from refold.errors import StoreError
 
 
 def save_at_once(open_store: Callable[[], Any], edits: list[Edit]) -> list[StoreError]:
-    """Save each of *edits* in its own thread, which opens the store first; return the errors."""
+    """Save each of *edits* in its own thread, which opens the store first. Return the errors."""
     barrier, failures = Barrier(len(edits)), list[StoreError]()
 
     def open_and_save(edit: Edit) -> None:

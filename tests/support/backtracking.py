@@ -1,7 +1,7 @@
-"""Count the steps of a regular expression: `re` does not tell them and cannot be interrupted.
+"""Count the steps of a regular expression. `re` does not report them and cannot be interrupted.
 
-`Machine` runs the parse tree of a pattern as Python's `re` does, by backtracking, and counts steps.
-`attacks` makes from the same tree texts that the pattern may be slow on.
+`Machine` runs the parse tree of a pattern by backtracking, as Python's `re` does, and counts steps.
+`attacks` makes texts from the same tree on which the pattern may be slow.
 """
 
 import re
@@ -13,15 +13,15 @@ from re import _parser as parser
 from typing import Any, NamedTuple
 
 MANY = 8
-"""Repeats that may match at least so often are made long."""
+"""Repeats with at least this maximum are expanded to long texts."""
 
 
 class TooManySteps(Exception):  # noqa: N818 - it says what it is
-    """A pattern needs more steps than are allowed."""
+    """A pattern needs more steps than allowed."""
 
 
 class Machine:
-    """A pattern that counts its steps. Raises `TooManySteps` above *most* of one text."""
+    """A pattern that counts its steps. Raise `TooManySteps` if one text takes more than *most*."""
 
     def __init__(self, pattern: re.Pattern[Any], most: int = 10**9) -> None:
         self.pattern, self.most, self.steps = pattern, most, 0
@@ -114,15 +114,15 @@ class Machine:
         for at in splits:
             code[at] = ("split", at + 1, len(code)) if greedy else ("split", len(code), at + 1)
 
-    # --- running it ------------------------------------------------------------------------------
+    # --- matching --------------------------------------------------------------------------------
 
     def match(self, text: str, at: int = 0, *, whole: bool = False) -> int | None:
-        """Find where a match from *at* ends; *whole*: it must end with the text."""
+        """Return the end of a match from *at*. With *whole* it must end with the text."""
         end = self._run(0, text, at, (-1,) * self.slots, whole=whole)
         return None if end is None else end[0]
 
     def findall(self, text: str) -> list[tuple[int, int]]:
-        """Find where all matches begin and end."""
+        """Return where all matches begin and end."""
         at, spans = 0, list[tuple[int, int]]()
         while at <= len(text):
             end = self.match(text, at)
@@ -233,18 +233,18 @@ def _accepts(op: Any, value: Any, flags: int) -> Callable[[str], bool]:
     return lru_cache(maxsize=None)(lambda char: from_tree.match(char) is not None)
 
 
-# --- texts that a pattern can be slow on ---------------------------------------------------------
+# --- texts that are slow to match ----------------------------------------------------------------
 
 
 class Attack(NamedTuple):
-    """A text of any size: *before*, *pumped* many times, and *behind*, which makes it fail."""
+    """A text of any size: *before*, *pumped* repeated, and *behind*, which makes the match fail."""
 
     before: str
     pumped: str
     behind: str
 
     def text(self, size: int) -> str:
-        """Write about *size* characters."""
+        """Return a text of about *size* characters."""
         return self.before + self.pumped * max(1, size // len(self.pumped)) + self.behind
 
 
@@ -254,7 +254,8 @@ FIXED = (" ", "\n", "\t", "a", "0", "_", "-", ".", "/", "a.", "a ", "a\n", "a. "
 def attacks(pattern: re.Pattern[Any], most: int = 400) -> Iterator[Attack]:
     """Make texts from the pattern, and from a fixed alphabet of hard shapes.
 
-    They repeat what its parts match, alone and in pairs, after a beginning that the pattern takes.
+    They repeat texts that the pattern's parts match, alone and in pairs, after a prefix that the
+    pattern accepts.
     """
     source = pattern.pattern
     tree = parser.parse(source, pattern.flags)
@@ -274,7 +275,7 @@ def attacks(pattern: re.Pattern[Any], most: int = 400) -> Iterator[Attack]:
 
 
 def _pumps(tree: Any, before: str) -> Iterator[tuple[str, str]]:
-    """Find what stands before each part that may be long, and what the part matches."""
+    """Return a prefix of each part that may be long, and texts that the part matches."""
     for op, value in tree:
         match op:
             case names.BRANCH:
@@ -300,7 +301,7 @@ def _pumps(tree: Any, before: str) -> Iterator[tuple[str, str]]:
 
 
 def _samples(tree: Any, most: int = 5) -> list[str]:
-    """Write a few texts that a tree matches."""
+    """Return a few texts that a tree matches."""
     texts = [""]
     for op, value in tree:
         parts = _sample(op, value)

@@ -1,4 +1,4 @@
-"""Calls of the gateway as its ledger takes them, and a clock that a test moves."""
+"""Gateway calls in the form that its ledger takes, and a clock that a test moves."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ KEY = "sk-very-secret-0123456789"
 
 
 class Clock:
-    """Tell the time that `now` says, in seconds."""
+    """A clock that returns `now`, in seconds."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -37,7 +37,7 @@ def make_billed_call(
 
 
 def text_messages(*words: str) -> list[Message]:
-    """Build messages of one text each, of the user and the assistant by turns."""
+    """Build messages of one text each, alternating between user and assistant."""
     return [
         Message("user" if n % 2 == 0 else "assistant", (Text(word),))
         for n, word in enumerate(words)

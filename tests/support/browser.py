@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-"""The key of an element's id in the protocol."""
+"""Key of an element's id in the protocol."""
 IS_MISSING = "Cannot read properties of"
-"""Begins what Chromium says of `undefined.textContent` and `null.textContent`."""
+"""Prefix of Chromium's errors for `undefined.textContent` and `null.textContent`."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -37,7 +37,7 @@ class Browser:
         self.ask("POST", "/url", {"url": url})
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """Return what JavaScript returns. Wait for an element that is just drawn again."""
+        """Return the result of JavaScript. Retry while an element is being redrawn."""
         until = time.monotonic() + self._patience
         while True:
             try:
@@ -52,7 +52,7 @@ class Browser:
         return [element[ELEMENT] for element in elements]
 
     def find(self, selector: str) -> str:
-        """Wait for a visible element and return the first."""
+        """Wait for a visible element and return the first match."""
         until = time.monotonic() + self._patience
         while True:
             visible = self.run(
@@ -65,7 +65,7 @@ class Browser:
             time.sleep(0.02)
 
     def text(self, selector: str) -> str:
-        """Wait until there is an element and return its text, seen or not."""
+        """Wait for an element and return its text, visible or not."""
         until = time.monotonic() + self._patience
         read = "return document.querySelector(arguments[0])?.innerText ?? null"
         while (shown := self.run(read, selector)) is None:
@@ -74,7 +74,7 @@ class Browser:
         return shown
 
     def wait(self, selector: str, text: str) -> str:
-        """Wait until *text* is in an element, which may come meanwhile; return all its text."""
+        """Wait until an element contains *text* and return all its text."""
         until = time.monotonic() + self._patience
         read = "return document.querySelector(arguments[0])?.innerText ?? ''"
         while text not in (shown := self.run(read, selector)):
@@ -96,14 +96,15 @@ class Browser:
         self.ask("POST", f"/element/{self.find(selector)}/value", {"text": text})
 
     def press(self, *keys: str) -> None:
-        """Press keys, wherever the focus is."""
+        """Press keys at the current focus."""
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         self.ask(
             "POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]}
         )
 
     def drag(self, *points: tuple[float, float]) -> None:
-        """Press the mouse at the first of *points*, move it to the others, let go at the last."""
+        """Press the mouse at the first of *points*, move it to the others, and release it at the
+        last."""
         moves = [
             {"type": "pointerMove", "x": round(x), "y": round(y), "duration": 50} for x, y in points
         ]
@@ -113,15 +114,15 @@ class Browser:
         self.ask("POST", "/actions", {"actions": [mouse | {"actions": actions}]})
 
     def accessible_name(self, selector: str) -> str:
-        """Return what a screen reader calls an element."""
+        """Return the accessible name that a screen reader uses for an element."""
         return self.ask("GET", f"/element/{self.find(selector)}/computedlabel")
 
     def console_messages(self) -> list[str]:
-        """Read the console: errors of scripts, violations of the content security policy."""
+        """Return the console messages: script errors, violations of the content security policy."""
         return [entry["message"] for entry in self.ask("POST", "/se/log", {"type": "browser"})]
 
     def resize(self, width: int, height: int = 800) -> None:
-        """Set the viewport in pixels, also narrower than a window can be; 0 resets it."""
+        """Set the viewport in pixels. It can be narrower than a window. 0 resets it."""
         wanted = {
             "width": width,
             "height": height * bool(width),

@@ -1,4 +1,4 @@
-"""Child processes: started as a shell does, and forked while a store is open."""
+"""Child processes: started with a shell's signals, and forked while a store is open."""
 
 import json
 import os
@@ -12,9 +12,10 @@ from typing import Any
 
 @contextmanager
 def default_signals() -> Iterator[None]:
-    """Reset the signals for children that start in this block, as a shell does in the foreground.
+    """Reset the signal handlers for children started in this block, as a shell does for foreground
+    jobs.
 
-    `nohup` and `&` make a process ignore some, and its children inherit that.
+    `nohup` and `&` make a process ignore some signals, and its children inherit that.
     """
     numbers = [
         signal.SIGINT,
@@ -33,7 +34,7 @@ NOBODY = 65_534
 
 
 def act_as_nobody(act: Callable[[], object]) -> Any:
-    """Return what *act* returns, a JSON value, when a user without rights does it."""
+    """Run *act* as a user without privileges and return its result, a JSON value."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
@@ -76,9 +77,10 @@ store.close()
 
 
 def write_in_forked_children(module: str, opening: str) -> tuple[str, str]:
-    """Write 85 edits from a process and four that it forks, all with one store, the value of *opening*.
+    """Write 85 edits from a process and four forked children, all with one store, the value of
+    *opening*.
 
-    Returns what the process says: how many edits it finds in the end, and its errors.
+    Return the process's output: the number of edits at the end, and its errors.
     """
     kind = opening.partition("(")[0]
     script = FORKED_WRITES.format(module=module, kind=kind, opening=opening)

@@ -1,4 +1,4 @@
-"""The lines of a page that a reader types, run as the reader runs them."""
+"""Shell commands of a documentation page, run as a reader runs them."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ SHELL = f'refold() {{ "{sys.executable}" -W error -m refold "$@"; }}; '
 
 
 def read_typed_lines(page: Path) -> list[str]:
-    """The lines of a page's console code_blocks that begin with `$ `."""
+    """Return the lines of a page's console blocks that begin with `$ `."""
     return [
         line[2:]
         for _, block in code_blocks(page, "console")
@@ -62,7 +62,7 @@ def make_sessions(folder: Path) -> Path:
 
 
 class Run(NamedTuple):
-    """How a line ended."""
+    """Outcome of a shell command."""
 
     code: int
     out: str
@@ -74,7 +74,7 @@ def environment(directory: Path, **env: str) -> dict[str, str]:
 
 
 def run_as_process(line: str, directory: Path, **env: str) -> Run:
-    """Run *line* in a real shell, with `refold` as a program of its own."""
+    """Run *line* in a real shell, with `refold` as its own process."""
     done = subprocess.run(
         SHELL + line,
         shell=True,
@@ -88,9 +88,9 @@ def run_as_process(line: str, directory: Path, **env: str) -> Run:
 
 
 def run_in_process(line: str, directory: Path, **env: str) -> Run:
-    """Run *line*, which has no pipe and writes no file, through click's runner.
+    """Run *line*, which has no pipe and no redirection, through click's runner.
 
-    The environment is the line's own, as in a new process: nothing of the test's is seen.
+    The environment is only the line's own, as in a new process, without the test's variables.
     """
     words = [Template(word).substitute(env) for word in shlex.split(line, comments=True)]
     alone = dict.fromkeys(os.environ) | environment(directory, **env)
@@ -102,13 +102,13 @@ def run_in_process(line: str, directory: Path, **env: str) -> Run:
 
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, as docs/cli.md has it."""
+"""Exit code after Ctrl-C, as in docs/cli.md."""
 
 
 def follow_door(text: str, directory: Path, fixed: dict[str, str]) -> None:
-    """Do what a page's *text* says, from top to bottom, in *directory*: run its Python in one
-    namespace, write its `refold.toml`, type its lines, with the variables *fixed*. A gateway is
-    stopped once it runs."""
+    """Follow a page's *text* from top to bottom in *directory*, with the variables *fixed*: run its
+    Python in one namespace, write its `refold.toml`, and run its commands. A gateway is stopped
+    once it runs."""
     names: dict[str, object] = {"__name__": "docs"}
     for line, language, code in read_blocks(text):
         if language == "python":
@@ -125,7 +125,7 @@ def follow_door(text: str, directory: Path, fixed: dict[str, str]) -> None:
 
 
 def _serve_shortly(line: str, directory: Path, fixed: dict[str, str]) -> None:
-    """Run a gateway at any free port, and stop it as Ctrl-C does once it answers."""
+    """Run a gateway on any free port, and stop it with Ctrl-C once it answers."""
     words = [*shlex.split(line, comments=True)[1:], "--port", "0"]
     log = list[str]()
     with (
@@ -146,11 +146,11 @@ def _serve_shortly(line: str, directory: Path, fixed: dict[str, str]) -> None:
 
 
 PROCESSES = ("refold", "refold check broken.json   # exit code 1")
-"""Lines that run as real processes, beside those that need a shell."""
+"""Commands that run as real processes, in addition to those that need a shell."""
 _STARTS = re.compile(r"refold run (?!--print)")
-"""How a line begins that starts a gateway for a command."""
+"""Matches the start of a command that starts a gateway for another command."""
 _NEEDS_SHELL = re.compile(rf"[A-Z_]+=|{_STARTS.pattern}")
-"""The first of these sets a variable for a command."""
+"""Matches a command that sets a variable or starts a gateway."""
 
 
 def needs_shell(line: str) -> bool:

@@ -1,4 +1,4 @@
-"""Run the command line in this process, in another, and on a terminal."""
+"""Run the command line in this process, in another, and in a terminal."""
 
 import contextlib
 import hashlib
@@ -44,18 +44,18 @@ def refold(*arguments, stdin: bytes = b"") -> Result:
 
 
 def digest(path):
-    """Hash a file, to see later that nobody wrote to it."""
+    """Hash a file, to check later that it is unchanged."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def edit_ids(file):
-    """List the edits of a session, as `refold view` shows them."""
+    """List the edits of a session from `refold view`."""
     items = refold("view", file, "--json").json["sessions"][0]["items"]
     return [item["edit"]["id"] for item in items if item["edit"]]
 
 
 def claude_code_session() -> str:
-    """Build a session file of Claude Code that its own compaction went through."""
+    """Build a session file of Claude Code with a compaction of its own."""
     base = {
         "sessionId": "s1",
         "cwd": "/home/mika/src",
@@ -73,7 +73,7 @@ def claude_code_session() -> str:
 
 
 def set_home(monkeypatch, home) -> None:
-    """Let clients keep their sessions below *home*, and nowhere else."""
+    """Make clients keep their sessions below *home* only."""
     monkeypatch.setenv("HOME", str(home))
     for name in (
         "CLAUDE_CONFIG_DIR",
@@ -90,7 +90,8 @@ REFOLD = [sys.executable, "-W", "error", "-m", "refold"]
 
 
 def run_on_terminal(arguments, **env) -> bytes:
-    """Return what a command writes in this process if standard output and error are a terminal."""
+    """Return the output of a command in this process with a terminal as standard output and
+    error."""
     mine, theirs = pty.openpty()
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -111,7 +112,7 @@ def run_on_terminal(arguments, **env) -> bytes:
 
 
 def read_screen(screen) -> bytes:
-    """Read until nobody has the other end of a terminal open any more."""
+    """Read until the other end of a terminal is closed."""
     out = b""
     with contextlib.suppress(OSError):
         while chunk := screen.read(65536):

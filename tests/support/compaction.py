@@ -39,7 +39,7 @@ STRATEGIES = [DropDuplicates(), ClipResults(2_000), ClearToolResults(keep=2), Su
 
 
 class ModelSummarizer:
-    """Take what a model answers as the summary."""
+    """A summarizer that uses the model's answer as the summary."""
 
     def __call__(self, view, start, stop, max_tokens):
         answer = yield Ask("Summarise.", max_tokens, prompt_id="short@1#0a")
@@ -50,7 +50,8 @@ class ModelSummarizer:
 
 
 def thinking_steps(steps: int, words: int = 100) -> list[dict]:
-    """Build the messages of an agent that thinks before each call; results have so many *words*."""
+    """Build the messages of an agent that thinks before each call, with results of *words*
+    words."""
     messages: list[dict] = [{"role": "user", "content": "Find the bug."}]
     for i in range(steps):
         thinking = {"type": "thinking", "thinking": f"hm {i}", "signature": f"sig{i}"}

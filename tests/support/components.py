@@ -1,4 +1,4 @@
-"""What tests need that may be missing: how to install it, and when a skip is a failure."""
+"""Optional components for tests: how to install them, and when a skip is a failure."""
 
 import re
 from collections import Counter
@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 
 class Component(NamedTuple):
-    """Something that tests need and that may be missing."""
+    """A component that tests need and that may be missing."""
 
     name: str
-    """In words that continue `19 tests were not run: they need ...`."""
+    """Words that continue `19 tests were not run: they need ...`."""
     reason: re.Pattern[str]
-    """Matches the reason of a skip."""
+    """Pattern of the skip reason."""
     remedy: str
-    """The command that installs it, or what else to do."""
+    """Command that installs it, or another instruction."""
     required: bool = True
-    """Is it a failure if it is missing and everything is required (`REFOLD_REQUIRE=all`)?"""
+    """Whether its absence is a failure if everything is required (`REFOLD_REQUIRE=all`)."""
 
 
 PACKAGES = ".venv/bin/pip install --requirement requirements/dev.txt"
@@ -41,18 +41,20 @@ COMPONENTS = (
 
 
 def component_of(reason: str) -> Component | None:
-    """Find what a test that was skipped for *reason* needs; None if nothing can be installed."""
+    """Return the component that a test skipped for *reason* needs, or None if nothing can be
+    installed."""
     return next((part for part in COMPONENTS if part.reason.search(reason)), None)
 
 
 def is_failure(reason: str, environment: Mapping[str, str]) -> bool:
-    """Is everything required, and can be installed what a test was skipped for?"""
+    """Return whether everything is required and the missing component is too."""
     missing = component_of(reason)
     return environment.get("REFOLD_REQUIRE") == "all" and missing is not None and missing.required
 
 
 def summarize_skips(reasons: Iterable[str]) -> Iterator[str]:
-    """Write what was not run, why, and what installs it; the largest group first."""
+    """Describe the tests that were not run, the reasons and the install commands, largest group
+    first."""
     groups = dict[Component | str, Counter[str]]()
     for reason in reasons:
         groups.setdefault(component_of(reason) or reason, Counter())[reason] += 1

@@ -1,5 +1,5 @@
-"""Work that takes its process down: a row that says `die` does, `die once` the first time,
-and `wait` keeps it busy."""
+"""Work that kills its process: for a row `die` always, for `die once` the first time. `wait` keeps
+it busy."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from refold.corpus.inputs import Chunk
 
 
 def work(chunk: Chunk) -> list[str]:
-    """What a worker that lives makes of a chunk."""
+    """Return the rows of a chunk, unless one of them kills the process."""
     for _, row in chunk.rows:
         if row == b"wait":
             time.sleep(3_600)

@@ -1,4 +1,4 @@
-"""How many examples a test tries: few on every change, many at night (`make nightly`)."""
+"""Number of examples of a test: few by default, many in `make nightly`."""
 
 import os
 
@@ -10,13 +10,13 @@ NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 thorough = settings(
     max_examples=settings().max_examples + (settings().max_examples if NIGHTLY else 5)
 )
-"""Decorates the laws that everything else stands on: five examples more, at night twice as many."""
+"""Decorator for the fundamental laws: five more examples, nightly twice as many."""
 
 
 nightly = pytest.mark.skipif(not NIGHTLY, reason="dear: `make nightly` runs it")
-"""Marks what is dear and rarely breaks."""
+"""Marks expensive tests that rarely fail."""
 
 
 def examples_at_night(by_day: int, at_night: int) -> int:
-    """Choose *few*, or *many* in the nightly run."""
+    """Return *few*, or *many* in the nightly run."""
     return at_night if NIGHTLY else by_day

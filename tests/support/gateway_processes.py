@@ -17,7 +17,7 @@ from tests.support.children import default_signals
 
 
 def free_port() -> int:
-    """Return a free port below those that the system gives out: no other test gets it meanwhile."""
+    """Return a free port below the ephemeral range, so that no other test gets it meanwhile."""
     while True:
         port = randrange(10_000, 32_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -25,14 +25,14 @@ def free_port() -> int:
 
 
 PATIENT = "\n[compaction]\ndecide_timeout_seconds = 60\n"
-"""Decisions do not depend on how busy the machine is."""
+"""A long timeout, so that decisions do not depend on the load of the machine."""
 
 
 class GatewayProcess:
     """Run `refold serve` with a configuration in the folder *place*.
 
-    It waits for its decisions unless the configuration has a table `[compaction]`. What it logs goes
-    to a file, or to *pipe*. It has *descriptors*, if that is not 0.
+    It waits for its decisions unless the configuration has a table `[compaction]`. It logs to a
+    file, or to *pipe*. *descriptors*, if not 0, limits its file descriptors.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class GatewayProcess:
 
 @contextmanager
 def run_processes(*processes: GatewayProcess) -> Iterator[None]:
-    """Wait until *processes* are ready; stop them at the end."""
+    """Wait until *processes* are ready, and stop them at the end."""
     try:
         for process in processes:
             process.wait()

@@ -1,8 +1,8 @@
-"""Fork a writer for each line on stdin, for a test to kill: the interpreter starts only once.
+"""Fork a writer for each line on stdin, for a test to kill. The interpreter starts only once.
 
-Line in: `<sqlite|sidecar|postgresql> <number of the first batch> <path>`. Lines out: `pid <n>` of
-the writer; from the writer, once a write has returned, `saved <batch>` or `removed <batch>`; and
-`dead` after it has ended.
+Input line: `<sqlite|sidecar|postgresql> <number of the first batch> <path>`. Output lines: the
+writer's `pid <n>`; from the writer, after a write has returned, `saved <batch>` or `removed
+<batch>`; and `dead` after it has ended.
 """
 
 import os
@@ -18,7 +18,7 @@ STORES = {"sqlite": SQLiteStore, "sidecar": SidecarStore, "postgresql": PostgreS
 
 
 def batch(number):
-    """Build three edits that are saved together; every fourth batch is large and takes long."""
+    """Build three edits that are saved together. Every fourth batch is large and slow to write."""
     text = f"summary {number} 中文 " * (1 if number % 4 else 5_000)
     return [
         Edit(number, number + k, (user(text),), f"{number}t{k}", "kill_writer") for k in (1, 2, 3)
@@ -34,7 +34,7 @@ def say(text):
 
 
 def write(kind, first, path):
-    """Save batch after batch until killed; after each fifth, remove the batch before it."""
+    """Save batches until killed. After each fifth, remove the batch before it."""
     store = STORES[kind](path)
     for number in count(first):
         store.save(batch(number))

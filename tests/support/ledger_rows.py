@@ -1,4 +1,4 @@
-"""Rows of a store's ledger that are hard to keep."""
+"""Rows of a store's ledger with unusual values."""
 
 from refold.stores.store import LedgerRow
 from refold.testing.store_laws import ODD_TIPS
@@ -7,7 +7,7 @@ from refold.testing.store_laws import ODD_TIPS
 def rows_of_odd_tips():
     """Build rows with every kind of tip, and with texts that look like a tip.
 
-    A file of the third schema may hold them.
+    A file of schema 3 may contain them.
     """
     rows = [LedgerRow(when=float(n), outcome="noop", tip=tip) for n, tip in enumerate(ODD_TIPS)]
     rows += [LedgerRow(when=50.0, outcome="noop", tip=f"{n:032x}") for n in (1, 2, 1)]

@@ -1,4 +1,4 @@
-"""Messages that many tests make; a user's are made by `refold.messages.user`."""
+"""Messages that many tests use. `refold.messages.user` makes a user's."""
 
 import json
 from typing import Any
@@ -7,12 +7,12 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 
 
 def assistant(text: str = "Done.") -> Message:
-    """Return an answer of the model that is this text alone."""
+    """Return an assistant message with only this text."""
     return Message("assistant", (Text(text),))
 
 
 def call(name: str, result: str = "", *, is_error: bool = False, **arguments: Any) -> list[Message]:
-    """Return a call of a tool and the message with its result."""
+    """Return a tool call and the message with its result."""
     return [
         Message("assistant", (ToolCall("c1", name, json.dumps(arguments)),)),
         Message("tool", (ToolResult("c1", (Text(result),), is_error),)),
@@ -20,7 +20,7 @@ def call(name: str, result: str = "", *, is_error: bool = False, **arguments: An
 
 
 def talk(turns: int = 20, words: int = 60) -> list[Message]:
-    """Return so many requests, each with an answer of so many words."""
+    """Return this many requests, each with an answer of this many words."""
     return [
         message
         for n in range(turns)

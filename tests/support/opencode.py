@@ -1,4 +1,4 @@
-"""OpenCode's database, with the documented tables, made here."""
+"""An OpenCode database with the documented tables."""
 
 import json
 import sqlite3

@@ -1,4 +1,5 @@
-"""Virtual environments as the reader of a page has them: Refold, and the extras named so far."""
+"""Virtual environments for documentation pages: Refold with the extras that a reader has installed
+so far."""
 
 import os
 import re
@@ -27,10 +28,10 @@ def extras_before(text: str, line: int) -> frozenset[str]:
 
 
 def code_by_extras(page: Path) -> Iterator[tuple[frozenset[str], str]]:
-    """Split *page* into sets of extras and the Python code that has to run with only these.
+    """Split *page* into sets of extras and the Python code that must run with only these.
 
-    Each code begins at the top of the page and ends before more extras are named; the last is the
-    whole page. Each door of the page is read by itself. Lines keep their numbers.
+    Each code starts at the top of the page and ends before more extras are named. The last is the
+    whole page. Each door of the page is read separately. Lines keep their numbers.
     """
     for text in texts_by_door(page).values():
         yield from _split_by_extras(text)
@@ -51,9 +52,10 @@ def _split_by_extras(text: str) -> Iterator[tuple[frozenset[str], str]]:
 
 
 def create_environment(extras: frozenset[str], root: Path) -> Path:
-    """Create a virtual environment under *root* with Refold and *extras*; return its interpreter.
+    """Create a virtual environment under *root* with Refold and *extras*, and return its
+    interpreter.
 
-    Its packages are links to those that run the tests, so nothing is fetched.
+    Its packages are links to those that run the tests, so nothing is downloaded.
     """
     home = root / ("_".join(sorted(extras)) or "bare")
     python = home / "bin" / "python"
@@ -67,9 +69,9 @@ def create_environment(extras: frozenset[str], root: Path) -> Path:
 
 
 def run_code(python: Path, code: str, page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run *code* of *page* in *folder*, which has no packages; a warning is an error."""
+    """Run *code* of *page* in *folder*, which has no packages. Warnings are errors."""
     compiled = f"compile(sys.stdin.read(), {str(page)!r}, 'exec')"
-    # The process ends soon: looking for garbage among what the extras import took a sixth of its time.
+    # The process ends soon, and collecting garbage among the imports took a sixth of its time.
     start = f"import gc, sys; gc.disable(); exec({compiled}, {{'__name__': 'docs'}})"
     variables = {
         name: os.environ[name] for name in ("HOME", "LANG", "SYSTEMROOT") if name in os.environ
@@ -89,7 +91,7 @@ def run_code(python: Path, code: str, page: Path, folder: Path) -> subprocess.Co
 
 
 def _closure(extras: frozenset[str]) -> list[Distribution]:
-    """Collect what *extras* require, directly and indirectly."""
+    """Return the direct and indirect requirements of *extras*."""
     wanted = [
         Requirement(text) for extra in extras for text in _PROJECT["optional-dependencies"][extra]
     ]
@@ -112,7 +114,8 @@ def _holds(requirement: Requirement, extra: str) -> bool:
 
 
 def _link(part: Distribution, packages: Path) -> None:
-    """Make *part* available in *packages*: its packages as they are, and file by file the folders that parts share."""
+    """Link *part* into *packages*: whole packages, and file by file for folders that parts
+    share."""
     files = [file for file in part.files or () if ".." not in file.parts]
     whole = {file.parts[0] for file in files if file.parts[1:] == ("__init__.py",)}
     paths = {Path(file.parts[0]) if file.parts[0] in whole else Path(file) for file in files}

@@ -10,26 +10,26 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
 DOOR = "I "
-"""What the heading of a section begins with that a reader enters by itself: "I run a gateway"."""
+"""Heading prefix of a section that a reader enters directly: "I run a gateway"."""
 
 
 def code_blocks(page: Path, language: str) -> Iterator[tuple[int, str]]:
-    """Read line number and code of each block of *page* in *language*."""
+    """Return line number and code of each block of *page* in *language*."""
     text = page.read_text(encoding="utf-8")
     return ((line, code) for line, name, code in read_blocks(text) if name == language)
 
 
 def read_blocks(text: str) -> Iterator[tuple[int, str, str]]:
-    """Read line number, language and code of each block of a page's *text*."""
+    """Return line number, language and code of each block of a page's *text*."""
     for match in _BLOCK.finditer(text):
         yield text.count("\n", 0, match.start()) + 2, match.group(1), match.group(2)
 
 
 def texts_by_door(page: Path) -> dict[str, str]:
-    """Return the text of *page* as each of its readers has it, by the heading of the door.
+    """Return the text of *page* for each of its readers, by the heading of the door.
 
-    Who comes by a door has not read the others: their lines are empty, so lines keep their numbers.
-    A page without doors has one reader.
+    A reader of one door has not read the others: their lines are empty, so lines keep their
+    numbers. A page without doors has one reader.
     """
     text = page.read_text(encoding="utf-8")
     doors = dict(_find_doors(text))
@@ -45,7 +45,7 @@ def texts_by_door(page: Path) -> dict[str, str]:
 
 
 def _find_doors(text: str) -> Iterator[tuple[str, range]]:
-    """Find the headings of doors, with their lines up to the next heading of that level."""
+    """Return the headings of doors, with their lines up to the next heading of that level."""
     prose = _FENCED.sub(lambda block: "\n" * block[0].count("\n"), text)
     headings = [
         (prose.count("\n", 0, match.start()), len(match[1]), match[2])

@@ -23,7 +23,7 @@ def build_incoming(
     headers: Iterable[tuple[str, str]] = (),
     credential: str = "c",
 ) -> Incoming:
-    """Wrap *body* as a request that came in over HTTP."""
+    """Wrap *body* as a request received over HTTP."""
     return Incoming(api, "up", PATHS.get(api, "/other"), tuple(headers), body, credential)
 
 
@@ -40,7 +40,9 @@ class Driver:
             **settings,
         }
         self.pipeline = Pipeline(Settings(**settings), self.store)
-        self.loop = asyncio.new_event_loop()  # last: nothing closes it if the settings are refused
+        self.loop = (
+            asyncio.new_event_loop()
+        )  # last, since nothing closes it if the settings are refused
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +75,7 @@ class Driver:
 
     @contextmanager
     def with_timeout(self, seconds: float) -> Iterator[None]:
-        """Give up requests in this block after *seconds*; elsewhere they may take their time."""
+        """Time out requests in this block after *seconds*. Elsewhere they have no tight timeout."""
         before = self.pipeline.settings
         self.pipeline.settings = replace(before, decide_timeout_seconds=seconds)
         try:
@@ -86,7 +88,7 @@ class Driver:
 
 
 class UnreliableStore(MemoryStore):
-    """Fail while `down`; wait while `slow` is cleared."""
+    """A store that fails while `down` and waits while `slow` is cleared."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +123,7 @@ SUMMARY = "\n".join(
 
 
 class SummaryWriter:
-    """Answer every question with a summary, and record what is asked."""
+    """A model that answers every prompt with a summary, and records its requests."""
 
     def __init__(self, delay: float = 0.0, text: str = SUMMARY) -> None:
         self.asked: list[Ask] = []

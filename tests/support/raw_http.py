@@ -8,7 +8,8 @@ from typing import Any
 
 
 def talk(port: int, *pieces: bytes, wait: float = 60.0, close_write: bool = False) -> bytes:
-    """Send *pieces*; return what comes until the server closes or is silent for *wait* seconds."""
+    """Send *pieces* and return the bytes received until the server closes or is silent for *wait*
+    seconds."""
     with socket.create_connection(("127.0.0.1", port), timeout=wait) as line:
         for piece in pieces:
             with suppress(OSError):
@@ -19,7 +20,7 @@ def talk(port: int, *pieces: bytes, wait: float = 60.0, close_write: bool = Fals
 
 
 def pour(line: socket.socket, piece: bytes, times: int, pause: float = 0.0) -> bool:
-    """Send *piece* again and again. Was the connection closed before the end?"""
+    """Send *piece* repeatedly and return whether the connection was closed before the end."""
     try:
         for _ in range(times):
             line.sendall(piece)
@@ -39,12 +40,12 @@ def read_rest(line: socket.socket) -> bytes:
 
 
 def statuses(answer: bytes) -> list[int]:
-    """Read the status of every response in *answer*."""
+    """Return the status of every response in *answer*."""
     return [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
 
 
 def eventually(read: Callable[[], Any], within: float = 300.0) -> Any:
-    """Return the first true value that is read within so many seconds, or the last value."""
+    """Return the first true value read within this many seconds, or the last value."""
     until = time.monotonic() + within
     while not (value := read()) and time.monotonic() < until:
         time.sleep(0.01)

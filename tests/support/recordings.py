@@ -9,7 +9,7 @@ from refold.gateway import Incoming
 
 
 def api_of(path: str) -> str:
-    """Name the format that is spoken at *path*; empty if there is none."""
+    """Return the format of a request *path*, or an empty string."""
     path = path.partition("?")[0]
     ends = {
         "/messages": "anthropic",
@@ -21,7 +21,7 @@ def api_of(path: str) -> str:
 
 
 def read_requests(shared: Path, names: str) -> Iterator[Incoming]:
-    """Read the requests of the recordings *names*, separated by spaces."""
+    """Yield the requests of the recordings *names*, separated by spaces."""
     for name in names.split():
         for line in (
             (shared / "fixtures/requests" / f"{name}.jsonl").read_text("utf-8").splitlines()
@@ -36,7 +36,7 @@ def read_requests(shared: Path, names: str) -> Iterator[Incoming]:
 
 
 def read_bodies(file: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Read position, path and body of each recorded request that holds a conversation."""
+    """Yield position, path and body of each recorded request with a conversation."""
     for n, line in enumerate(file.read_text(encoding="utf-8").splitlines()):
         record = json.loads(line)
         body = (

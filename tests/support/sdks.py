@@ -1,4 +1,4 @@
-"""What the tests of the providers' SDKs share."""
+"""Shared parts of the tests of the providers' SDKs."""
 
 import pytest
 
@@ -8,6 +8,6 @@ IGNORE_SDK_WARNINGS = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-"""The SDKs warn of themselves; a warning is an error in our tests otherwise."""
+"""Ignores the SDKs' warnings, which are errors in our tests otherwise."""
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-"""A PNG file of one pixel, in base64."""
+"""A one-pixel PNG file in base64."""

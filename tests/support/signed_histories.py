@@ -1,4 +1,4 @@
-"""Draw the requests of an agent whose thinking is signed, in the four formats."""
+"""Strategies for requests of an agent with signed thinking, in the four formats."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,9 +20,9 @@ CODECS_BY_NAME = {codec.NAME: codec for codec in CODECS} | {"openai_chat of Clau
 
 @st.composite
 def agent_histories(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Draw the requests of one agent: each is the one before, its answer and what came then.
+    """Draw the requests of one agent: each is the previous one, its answer and the next messages.
 
-    What the model thinks is signed.
+    The model's thinking is signed.
     """
     name = draw(st.sampled_from(sorted(MODELS)))
     entries, ends = list[Any](), list[int]()
@@ -30,13 +30,13 @@ def agent_histories(draw: st.DrawFn) -> list[dict[str, Any]]:
         entries += ENCODERS[name](at, message)
         ends += [len(entries)] * (message.role == "user")
     body = {"model": draw(st.sampled_from(MODELS[name])), "thinking": ON, "store": False}
-    if name == "anthropic":  # to others it is unknown, and their requests read as Anthropic's
+    if name == "anthropic":  # unknown to others, whose requests read as Anthropic's
         body["system"] = "Be brief."
     return [{**body, CODECS_BY_NAME[name].FIELD: entries[:end]} for end in ends]
 
 
 def _plain(message: Message) -> Message:
-    """Take media, whose bytes are not there, and thinking out of *message*."""
+    """Remove media, whose bytes are not there, and thinking from *message*."""
     parts = (p for p in message.parts if not isinstance(p, Media | Thinking))
     bare = (replace(p, content=p.content[:1]) if isinstance(p, ToolResult) else p for p in parts)
     return replace(message, parts=tuple(bare))
@@ -77,7 +77,7 @@ def _chat(at: int, message: Message) -> list[Any]:
 
 
 def _chat_of_claude(at: int, message: Message) -> list[Any]:
-    """Signed as OpenRouter, LiteLLM and those who take blocks of a content do it."""
+    """Encode a message, signed as by OpenRouter, LiteLLM and clients that send content blocks."""
     entries, text, signature = _chat(at, message), "hm", f"signed {at}"
     if message.role != "assistant":
         return entries

@@ -1,4 +1,4 @@
-"""A provider that signs what its model thinks, and checks signatures as Anthropic does (AN-7)."""
+"""A provider that signs its model's thinking, and checks signatures as Anthropic does (AN-7)."""
 
 import json
 from hashlib import sha256
@@ -6,12 +6,12 @@ from typing import Any
 
 
 def sign(sent: list[Any]) -> str:
-    """Sign what is thought after the messages *sent*."""
+    """Sign thinking that follows the messages *sent*."""
     return sha256(json.dumps(_bare(sent), sort_keys=True).encode()).hexdigest()
 
 
 def refuse_bad_signatures(body: bytes) -> bytes | None:
-    """Return the provider's error if a signature does not fit what stands before its block."""
+    """Return the provider's error if a signature does not match the messages before its block."""
     sent = json.loads(body)["messages"]
     for at, entry in enumerate(sent):
         blocks = entry["content"] if isinstance(entry["content"], list) else []
@@ -32,7 +32,7 @@ def _error(place: str) -> bytes:
 
 
 def _bare(value: Any) -> Any:
-    """Leave out cache marks, which are not signed."""
+    """Remove cache marks, which are not signed."""
     if isinstance(value, dict):
         return {key: _bare(item) for key, item in value.items() if key != "cache_control"}
     return [_bare(item) for item in value] if isinstance(value, list) else value

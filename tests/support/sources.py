@@ -15,7 +15,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 @contextmanager
 def pause_collector() -> Iterator[None]:
-    """Have nobody look for garbage where there is none: that took most of the time of parsing."""
+    """Disable the garbage collector, which took most of the time of parsing."""
     gc.disable()
     try:
         yield
@@ -26,11 +26,11 @@ def pause_collector() -> Iterator[None]:
 @cache
 @pause_collector()
 def syntax_trees() -> dict[Path, ast.Module]:
-    """Parse all files when the first test asks for them."""
+    """Parse all files on the first call."""
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
 @cache
 def syntax_nodes() -> dict[Path, list[ast.AST]]:
-    """List all that stands in each file, in the order of `ast.walk`."""
+    """Return the syntax nodes of each file, in the order of `ast.walk`."""
     return {path: list(ast.walk(tree)) for path, tree in syntax_trees().items()}

@@ -1,4 +1,4 @@
-"""What a summary by rules says, and what it would say, as values."""
+"""Contents of rule summaries as values."""
 
 from collections.abc import Sequence
 
@@ -12,17 +12,17 @@ from refold.summarizers.heuristic.steps import read_steps
 
 
 def read_summary(text: str | None) -> State:
-    """What a summary says."""
+    """Return the state that a summary contains."""
     return read_earlier_summaries([text or ""]).state
 
 
 def collect(messages: Sequence[Message], earlier: State | None = None) -> State:
-    """Where the work stands after *messages*, from where it stood *earlier* on."""
+    """Return the state of the work after *messages*, starting from *earlier*."""
     return read_state(read_steps(messages), earlier)
 
 
 def states_of(state: State) -> dict[str, str]:
-    """The files that are known, with their state."""
+    """Return the state of each known file, by path."""
     return {path: file.state for path, file in state.files.items()}
 
 

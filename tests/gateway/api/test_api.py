@@ -97,7 +97,7 @@ def test_the_preset_client_works_over_this_http_api(still: ApiGateway) -> None:
     asyncio.run(all_four())
 
 
-# --- what was done ----------------------------------------------------------------------------
+# --- history ----------------------------------------------------------------------------------
 
 
 def test_a_listed_session_has_its_token_edit_and_request_counts(at: ApiGateway) -> None:
@@ -322,7 +322,7 @@ def test_a_compaction_is_previewed_accepted_shown_and_taken_back(at: ApiGateway,
     assert at.get("history", session=session).json()["edits"] == [] or api == "anthropic"
     at.say(body, path)
     after = json.loads(at.upstream.received[-1].body)
-    if api == "anthropic":  # what was thought while edits showed is bound to them (AN-7)
+    if api == "anthropic":  # thinking made with the edits is bound to them (AN-7)
         assert len(after["messages"]) == len(body["messages"])
         assert [m for m in after["messages"] if m["role"] == "user"] == [
             m for m in body["messages"] if m["role"] == "user"
@@ -352,7 +352,7 @@ def test_previews_of_a_posted_and_of_a_remembered_request_are_equal(at: ApiGatew
         at.post("preview", session=session, to=1_000, **given).json()
         for given in ({}, {"request": LONG})
     )
-    # The strategies' names say what is left when what was not seen is counted: the ids depend on it.
+    # Strategy names contain the kept tokens including unseen ones, so the edit ids depend on them.
     hidden, names = {"hidden": None, "hidden_more": 0}, {"id": "", "by": ""}
     assert [edit | names for edit in memory["edits"]] == [
         edit | hidden | names for edit in posted["edits"]
@@ -671,7 +671,7 @@ def test_a_session_with_images_can_be_compacted_restored_and_reverted(api: str) 
         assert at.upstream.received[-1].body.count(PIXELS.encode()) == 2
 
 
-# --- who may, and what is refused -------------------------------------------------------------
+# --- authorization and refusals ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)

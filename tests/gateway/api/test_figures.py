@@ -109,7 +109,7 @@ def test_f16_figures_match_the_store_after_any_sequence_of_restarts(
             lengths[session] += 30
             fleet.at(process).say(chat_request(lengths[session]), **{"x-session-id": f"s{session}"})
         for process in list(fleet.running)[:1]:
-            fleet.stop(process)  # the others book within a second
+            fleet.stop(process)  # the others write their entries within a second
         calls, here = sum(lengths) // 30, fleet.at(9)
         assert eventually(lambda: here.get("overview").json()["totals"]["calls"] == calls)
         totals, books = here.get("overview").json()["totals"], read_books(fleet.books)
@@ -396,7 +396,7 @@ def test_f17_a_listed_compaction_has_the_tokens_saved_by_all_its_strategies() ->
         assert replaced
 
 
-# --- nothing is cut without a word ------------------------------------------------------------
+# --- truncation is always reported -----------------------------------------------------------
 
 
 def read_on(at: ApiGateway, **which: str) -> str:
@@ -488,7 +488,7 @@ def test_f21_attempts_can_be_read_page_by_page(at: ApiGateway) -> None:
     )
 
 
-# --- whose words they are ---------------------------------------------------------------------
+# --- no leaks of text -----------------------------------------------------------------------
 
 
 class Heard(logging.Handler):

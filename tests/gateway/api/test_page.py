@@ -193,7 +193,7 @@ def here(tmp_path_factory):
             request = chat_request(4, LONG_NAME)
             request["messages"][1]["content"] = f"Explain step {n}. {EVIL if n == 1 else ''}"
             gateway.say(request, **{"x-session-id": f"s{n}", "user-agent": "OpenAI/Python 2.1"})
-        for name, request in REQUESTS.items():  # all at once: they are booked a second later
+        for name, request in REQUESTS.items():  # concurrently: the ledger gets them a second later
             for _ in range(1 + (name == "newcomer")):
                 gateway.say(request(), **as_client(name))
         yield gateway
@@ -738,7 +738,7 @@ return [box.height > 0 && box.top >= 0 && box.bottom <= innerHeight && box.right
 def test_f19_the_result_of_an_action_is_shown_in_place_and_the_focus_stays(
     browser: Browser, here: ApiGateway, width: int
 ) -> None:
-    for steps in (40, 60, 75, 90):  # what an undo sends again has compactions of its own
+    for steps in (40, 60, 75, 90):  # what an undo sends again is compacted too
         here.say(chat_request(steps), **as_client("f19"))
     session = session_of(here, "f19")
     browser.resize(width, 500)
@@ -750,13 +750,13 @@ def test_f19_the_result_of_an_action_is_shown_in_place_and_the_focus_stays(
             undo = "document.querySelector('.fold .line > button:last-child')"
             browser.run(f"{undo}.scrollIntoView({{block: arguments[0]}}); scrollBy(0, -80)", place)
             browser.run(f"{undo}.focus({{preventScroll: true}}); {undo}.click()")
-            if place == "start":  # with nothing above it that stays
+            if place == "start":  # nothing above it stays
                 browser.run(
                     "scrollBy(0, document.querySelector('.fold').getBoundingClientRect().y - 50)"
                 )
             assert browser.run(SEEN, ".asking .main") == [True, True]
             assert browser.run(focus) == "Undo"
-            if place == "start":  # as by mouse, and by key
+            if place == "start":  # by mouse and by key
                 browser.run("document.querySelector('.asking .main').click()")
             else:
                 browser.press("\ue007")
@@ -1097,7 +1097,7 @@ def test_five_thousand_messages_have_few_rows_in_the_document(
     seen = """const row = document.activeElement.closest('article');
         const { top, bottom } = row.getBoundingClientRect();
         return [row.dataset.at, top > 48 && bottom < innerHeight]"""
-    for at in ("4000", "5000"):  # the last was left behind by rows that grew as their words came
+    for at in ("4000", "5000"):  # rows that grew while their text loaded used to push the last away
         visit(browser, here, "#/setup")
         visit(browser, here, f"#/s/{session}/message/{at}")
         browser.wait(".rows", f"word {at} of many")

@@ -87,7 +87,7 @@ def test_pins_outlast_compactions_and_a_restart_and_can_be_taken_back(tmp_path: 
 
         at.served.__exit__(None, None, None)
         at = start()
-        at.say(request_with_rule(60), **AGENT)  # beyond the window: the gateway compacts
+        at.say(request_with_rule(60), **AGENT)  # over the window, so the gateway compacts
         sent = read_last_texts(at)
         assert RULE in sent and f"{SECRET} 1 " in sent and f"{SECRET} 6 " not in sent
         assert at.get("session", session=session).json()["pins"] == pins
@@ -206,7 +206,7 @@ def test_the_messages_sent_in_a_past_call_stay_readable_after_compactions() -> N
 
 def test_a_search_stops_at_the_maximum_number_of_hits() -> None:
     """One letter matches millions of lines in a long session, and their list took gigabytes."""
-    unread: Any = None  # has no text: it cannot be looked through
+    unread: Any = None  # has no text, so it cannot be searched
     opened = SimpleNamespace(
         messages=[user("a\n" * MOST_HITS), user("a"), unread], visible_edits=()
     )

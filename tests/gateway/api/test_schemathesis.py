@@ -59,7 +59,7 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
             "--max-examples",
             str(examples_at_night(2, 50)),
             "--request-timeout",
-            "120",  # whatever else the machine does
+            "120",  # also on a busy machine
             *([] if NIGHTLY else ["--phases", "examples,fuzzing"]),
             "--seed",
             "1",

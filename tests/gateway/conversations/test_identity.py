@@ -49,7 +49,9 @@ TABLE = {
     "claude_sonnet45": all_of(7, "x-claude-code-session-id+agent-id"),
     "claude_opus_multiturn": all_of(5, "x-claude-code-session-id+agent-id"),
     "gemini": all_of(4),
-    "gemini gemini_resume": Continuity(7, 6, ""),  # the resumed history says every response twice
+    "gemini gemini_resume": Continuity(
+        7, 6, ""
+    ),  # the resumed history contains every response twice
     "qwen": all_of(4),
     "qwen qwen_resume": Continuity(7, 6, ""),  # message 1 rewritten
     "pi_chat": all_of(7),
@@ -366,7 +368,7 @@ def test_d6_a_fork_under_any_session_key_shows_the_edits_of_its_parent(parent, f
     assert forked.edits == first.edits
     assert forked.reason == "shown"
     assert messages_of(forked.body)[:-1] == messages_of(first.body)[:-1]
-    assert strange.reason == "hard"  # decided anew: nothing of another tenant was found
+    assert strange.reason == "hard"  # decided anew: no edit of another tenant was found
     assert not set(strange.edits) & set(first.edits)
 
 
@@ -389,4 +391,4 @@ def test_d6_another_process_finds_the_edits_of_a_parent_for_its_fork():
     assert forked.edits == first.edits
     assert (
         forked.ticket.conversation.name != first.ticket.conversation.name
-    )  # a session of its own all the same
+    )  # still a session of its own

@@ -90,16 +90,18 @@ def test_c11_edits_made_in_memory_during_an_outage_are_saved_afterwards(signed: 
         assert all(out.tokens_after < WINDOW for out in outs)
         assert all(
             out.edits == outs[0].edits != () for out in outs
-        )  # made once, shown from then on
+        )  # made once and shown from then on
         assert all(violations(out.body, "anthropic") == () for out in outs)
         store.down = False
         assert driver.run(driver.pipeline._outbox.flush())
         assert set(outs[0].edits) <= list_stored(store)
-        assert any(row.edit in outs[0].edits for row in store.ledger())  # and so are the books
+        assert any(
+            row.edit in outs[0].edits for row in store.ledger()
+        )  # and so are the ledger rows
         back = driver(anthropic_request(69, signed=signed))
         assert (back.outcome, back.reason) == ("edited", "shown")
         assert back.body == outs[-1].body
-        assert len(summaries(store)) == 1  # nothing was decided twice
+        assert len(summaries(store)) == 1  # no decision was made twice
     with Driver(store) as replica:  # another replica
         assert replica(anthropic_request(69, signed=signed)).body == outs[-1].body
 
@@ -112,7 +114,7 @@ def test_c11_a_conversation_that_begins_while_the_database_is_down_is_compacted_
         assert out.outcome == "failed" and 0 < out.tokens_after < WINDOW
         assert driver(chat_request(61), "openai_chat").edits == out.edits
         store.down = False
-    assert set(out.edits) <= list_stored(store)  # a gateway that is stopped writes what waits
+    assert set(out.edits) <= list_stored(store)  # a stopping gateway writes the waiting edits
 
 
 def test_c11_unsaved_edits_are_written_without_a_request_once_the_store_is_back():
@@ -125,7 +127,7 @@ def test_c11_unsaved_edits_are_written_without_a_request_once_the_store_is_back(
         assert not list_stored(store)
 
         async def wait_until_written() -> None:
-            while driver.pipeline.conversations.list_unsaved():  # noqa: ASYNC110 - nothing tells
+            while driver.pipeline.conversations.list_unsaved():  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(0.01)
 
         driver.run(asyncio.wait_for(wait_until_written(), 60))
@@ -178,7 +180,7 @@ def test_c11_only_one_request_of_a_conversation_waits_for_a_hanging_store():
     with Driver(store, store_cooldown_seconds=0.0) as driver:
         driver(anthropic_request(3))
         store.slow.clear()
-        with driver.with_timeout(5.0):  # in memory it is decided within as much
+        with driver.with_timeout(5.0):  # deciding from memory takes less
             late = driver(anthropic_request(60))
         assert (late.outcome, late.reason) == ("failed", "deadline")
         assert 0 < late.tokens_after < WINDOW
@@ -223,12 +225,12 @@ def test_c5_a_retry_after_a_refusal_waits_for_a_hanging_store_until_the_deadline
         try:
             with driver.with_timeout(2.0):
                 retried = driver.run(asyncio.wait_for(again, 300))
-            assert retried is not None  # out of memory
+            assert retried is not None  # from memory
             assert len(retried.body) < len(out.body)
             assert driver.count("failures", reason="deadline") == 1
             assert (
                 driver.shrink(anthropic_request(61, signed=True), out, ERROR) is not None
-            )  # and the next waits for nobody
+            )  # and the next request does not wait
             assert store.most == 1
         finally:
             store.slow.set()
@@ -278,7 +280,7 @@ def test_c5_an_error_processed_twice_counts_once_as_evidence_of_a_window():
             driver.shrink(body, out, json.dumps(error).encode())
         assert (
             driver.count("failures", reason="deadline") == 1
-        )  # it was worked on again, without the store
+        )  # it was processed again, without the store
         store.slow.set()
         assert (
             driver.pipeline.resources.model_limits.usable_tokens(

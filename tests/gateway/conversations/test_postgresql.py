@@ -65,9 +65,7 @@ def test_requests_flow_while_the_database_is_down_and_edits_are_kept_afterwards(
 
     first, held, short, after = asyncio.run(story())
     assert (first.outcome, held.outcome, held.reason) == ("edited", "failed", "store")
-    assert (
-        held.edits == first.edits == after.edits
-    )  # shown out of memory, then out of the store again
+    assert held.edits == first.edits == after.edits  # shown from memory, then from the store again
     assert (short.outcome, short.reason, short.body) == ("failed", "store", session(3))
     assert after.outcome == "edited"
 

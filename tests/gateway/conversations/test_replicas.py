@@ -98,7 +98,7 @@ class Load:
             "authorization": f"Bearer key-{session % 3}",
             "x-session-id": f"session-{session}",
         }
-        for attempt in range(REPLICAS):  # one that is dead is passed over
+        for attempt in range(REPLICAS):  # a dead one is skipped
             url = self.urls[(session + turn + attempt) % len(self.urls)]
             try:
                 answer = client.post(f"{url}{path}", json=make_body(session, turn), headers=headers)

@@ -49,7 +49,7 @@ def tenant(
     return who.claimed or who.credential
 
 
-# --- keys wherever they stand (C6) ----------------------------------------------------------------
+# --- keys in any header (C6) ----------------------------------------------------------------------
 
 KEYS = (
     "Authorization", "x-api-key", "x-goog-api-key", "api-key", "Cookie", "Ocp-Apim-Subscription-Key", "x-litellm-api-key",
@@ -173,7 +173,7 @@ def test_c6_a_recorded_client_is_one_tenant_from_request_to_request(shared: Path
         assert len(shown - {""}) <= 1, path.stem
 
 
-# --- tokens that are renewed (C7) -----------------------------------------------------------------
+# --- renewed tokens (C7) --------------------------------------------------------------------------
 
 
 def encode(value: object) -> str:
@@ -224,7 +224,7 @@ def test_c7_requests_signed_with_one_access_key_have_one_tenant():
     assert len({identity.credential for identity in who}) == 3
     assert (
         not TenantResolver(SALT).identify(head(sign("AKIA1", 1)), (HOME,)).claimed
-    )  # a server that checks no such signature
+    )  # a server that does not check signatures
 
 
 @pytest.mark.parametrize(
@@ -249,9 +249,11 @@ def test_c7_a_token_claim_is_ignored_if_the_upstream_does_not_check_it():
     stranger = head(bearer(token(issuer="https://other.example")))
     assert (
         not TenantResolver(SALT).identify(stranger, (HOME,)).claimed
-    )  # of an issuer whose tokens it does not check
+    )  # of an issuer whose tokens it does not verify
     twice = head(bearer(token()), bearer(token("bob")))
-    assert not TenantResolver(SALT).identify(twice, (HOME,)).claimed  # which of them is checked?
+    assert (
+        not TenantResolver(SALT).identify(twice, (HOME,)).claimed
+    )  # which one is verified is unknown
 
 
 def test_c7_a_claim_checked_by_one_upstream_is_not_valid_at_another():
@@ -390,7 +392,7 @@ def test_c7_a_forged_token_reads_no_edits_of_others_and_stores_none(tmp_path: Pa
             forged = at.say(token(secret="guessed"), session(steps))
             assert forged.status_code == 401
             assert "HERS ALONE" not in forged.text + str(forged.headers)
-            assert SECRET in forged.text  # what they have sent themselves is quoted
+            assert SECRET in forged.text  # text of the request itself is quoted
         tips = {edit.tip for edit in hers}
         assert {edit.id for edit in edits(tmp_path / "a.db") if edit.tip in tips} == {
             e.id for e in (*hers, *amended)

@@ -239,7 +239,9 @@ def test_c18_a_large_body_in_many_valid_chunks_is_accepted() -> None:
         ):
             line.sendall(head)
             assert line.recv(25, socket.MSG_WAITALL) == b"HTTP/1.1 100 Continue\r\n\r\n"
-            line.sendall(b"a\r\n0123456789\r\n" * 40_000 + b"0\r\n\r\n")  # none with the head
+            line.sendall(
+                b"a\r\n0123456789\r\n" * 40_000 + b"0\r\n\r\n"
+            )  # no overhead with the head
             assert statuses(read_rest(line)) == [200]
         assert upstream.received[0].body == b"0123456789" * 40_000
 
@@ -485,7 +487,7 @@ def test_c21_memory_is_released_after_a_load_peak() -> None:
         for under_way in (64, 30, 16, 3, 64, 1, 0):
             rushes.update(under_way)
         await asyncio.wait_for(done.wait(), 60)
-        await loop.shutdown_default_executor()  # whatever else was begun has ended
+        await loop.shutdown_default_executor()  # all other jobs have ended
         assert released == [1], "and not again for a while"
 
     asyncio.run(run())

@@ -309,7 +309,7 @@ def test_c9_the_event_loop_runs_while_a_large_response_is_decoded() -> None:
     async def run() -> int:
         async def send(message: object) -> None: ...
 
-        reply, turns = Answer(None, has_body=False), 0  # type: ignore[arg-type]  # all of it has come
+        reply, turns = Answer(None, has_body=False), 0  # type: ignore[arg-type]  # received completely
         reply.is_complete = True
         opening, tap = (
             ResponseStart([gzip.compress(bytes(10_000_000))]),

@@ -52,7 +52,7 @@ TEAM = up("team", "claude-*", apis=("anthropic",))
 CASES = [
     ([CLAUDE, FREE], ("anthropic",), "claude-opus-5-5", "claude"),
     ([CLAUDE, FREE], ("anthropic",), "other", "free"),
-    ([CLAUDE, FREE], ("anthropic",), "", ""),  # it could be for either
+    ([CLAUDE, FREE], ("anthropic",), "", ""),  # the key fits both
     ([CLAUDE], ("anthropic",), "", "claude"),
     ([CLAUDE], ("anthropic",), "other", ""),
     ([CLAUDE, QWEN], OPENAI, "", ""),
@@ -68,7 +68,7 @@ CASES = [
     ([TEAM, BOTH], ("anthropic",), "", "team"),
     ([TEAM, FREE], ("anthropic",), "", "team"),
     ([FREE, up("second")], OPENAI, "", "free"),
-    ([ANTHROPIC], OPENAI, "gpt-5.1", "anthropic"),  # one alone takes everything
+    ([ANTHROPIC], OPENAI, "gpt-5.1", "anthropic"),  # a single upstream takes everything
     ([], OPENAI, "", ""),
 ]
 
@@ -219,7 +219,7 @@ KEYS = [
     ([*PRESETS, BEDROCK], CONVERSE, SIGNED, "bedrock"),
     ([*PRESETS, BEDROCK], "/v1/messages", b"Bearer ABSKQmVk", "bedrock"),
     ([preset("openai"), up("proxy", apis=("anthropic",))], "/v1/messages", SIGNED, "proxy"),
-    ([preset("openai")], CONVERSE, SIGNED, "openai"),  # one alone is the user's own choice
+    ([preset("openai")], CONVERSE, SIGNED, "openai"),  # a single upstream is the user's choice
 ]
 
 

@@ -135,7 +135,9 @@ def test_the_clients_trace_is_continued_and_the_upstream_gets_our_span_id() -> N
 def test_without_tracing_the_clients_trace_headers_are_passed_on(how: str) -> None:
     with Traced(provider=TracerProvider(sampler=ALWAYS_OFF)) as traced:
         if how == "not configured":
-            traced.gateway.gateway._relay._tracing = Tracing()  # this process has configured none
+            traced.gateway.gateway._relay._tracing = (
+                Tracing()
+            )  # no tracing is configured in this process
         traced.post(chat(1), traceparent=PARENT, tracestate=STATE)
         asked = traced.upstream.received[0]
         assert asked.all("traceparent") == [PARENT] and asked.all("tracestate") == [STATE]

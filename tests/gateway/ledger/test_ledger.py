@@ -504,7 +504,9 @@ def test_a_hidden_result_that_is_fetched_again_is_charged_as_a_refetch():
             pass
         again = (steps, steps + 1)
         gateway.call(chat(steps + 1, again=again))
-        gateway.call(chat(steps + 2, again=again))  # now it is there: asked for without need
+        gateway.call(
+            chat(steps + 2, again=again)
+        )  # now it is visible, so the request is unnecessary
         total = gateway.close()
     assert total.refetches == 1 and total.refetched > 300
     assert 0 < total.refetch_cost < total.would_cost
@@ -518,7 +520,7 @@ def test_repeated_calls_whose_results_are_visible_are_not_refetches():
         assert gateway.close().refetches == 0
 
 
-# --- what is not known --------------------------------------------------------------------------
+# --- unknown usage ------------------------------------------------------------------------------
 
 
 def test_calls_without_usage_are_listed_separately_and_without_cost():
@@ -581,7 +583,7 @@ def test_summaries_are_booked_with_the_conversation_they_were_for():
     with Gateway(ask=summary, soft=0.5) as gateway:
         for steps in range(1, 60, 2):
             gateway.call(chat(steps))
-        gateway.idle()  # one that is cut short at the end was asked for, and costs nothing
+        gateway.idle()  # an interrupted one is requested and costs nothing
         total = gateway.close()
         sessions = {key.session for key in gateway.book.entries}
         models = {key.model for key in gateway.book.entries}
@@ -761,7 +763,7 @@ def test_several_writers_add_to_one_ledger_file(tmp_path):
     reader.close()
 
 
-# --- out of the way -----------------------------------------------------------------------------------
+# --- no blocking --------------------------------------------------------------------------------------
 
 
 def test_a_failing_ledger_loses_no_entry_and_stops_no_request(caplog):
@@ -799,7 +801,7 @@ def test_a_batch_whose_commit_reply_is_lost_is_booked_once(tmp_path, kind, reque
             super().add(*batch)
             self.times += 1
             if self.times < 4:
-                writer.book(cost)  # what comes meanwhile is booked, too
+                writer.book(cost)  # entries that arrive meanwhile are booked, too
                 raise StoreError("the server does not answer")
 
     place = request.getfixturevalue("url") if kind == "postgresql" else str(tmp_path / "a.db")
@@ -902,7 +904,7 @@ def test_each_fork_of_a_conversation_is_accounted_for_by_its_own_past():
     assert total.would_cost == pytest.approx(truth.would_cost, rel=0.05)
 
 
-# --- how long sessions are ------------------------------------------------------------------------------
+# --- session lengths -----------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 10**6))

@@ -56,7 +56,7 @@ def test_a_ledger_of_an_older_version_is_migrated(url):
     assert list(booked) == ["s"] and (booked["s"].reported, booked["s"].unreported) == (
         sums + sums,
         sums,
-    )  # more than a BIGINT holds
+    )  # exceeds a BIGINT
     assert all(type(figure) is int for figure in booked["s"].reported.values())
     with ledger._database.connection("read") as connection:
         assert connection.execute("SELECT to_regclass('refold_calls_by_latest')").fetchone() != (

@@ -107,7 +107,7 @@ def test_the_sums_of_a_report_are_what_the_upstream_reported(place) -> None:
         ask(client, "/v1/messages", body("/v1/messages", 3, stream=True))
         ask(
             client, "/v1/chat/completions", body("/v1/chat/completions", 3, stream=True)
-        )  # says no usage
+        )  # reports no usage
         assert eventually(lambda: sums(store)["unreported"]["calls"] == 1)
         figures = report(store, "--by", "session", "--since", "1h")
         metrics = client.get("/metrics").text

@@ -19,11 +19,11 @@ def test_max_tokens_is_lowered_in_its_own_field_and_nowhere_else():
 def test_max_tokens_that_fits_or_cannot_be_made_to_fit_is_left_unchanged():
     body = {"max_tokens": 1_500}
     assert lower_caps("anthropic", body, 5_000) == ()
-    assert lower_caps("anthropic", body, 500) == ()  # what would be left is no answer
+    assert lower_caps("anthropic", body, 500) == ()  # too few tokens for an answer
     assert lower_caps("anthropic", body, 1_100) == (Cap(("max_tokens",), 1_100),)
     thinking = {"max_tokens": 9_000, "thinking": {"type": "enabled", "budget_tokens": 4_000}}
     assert lower_caps("anthropic", thinking, 6_000) == (Cap(("max_tokens",), 6_000),)
-    assert lower_caps("anthropic", thinking, 4_000) == ()  # less than was promised for thinking
+    assert lower_caps("anthropic", thinking, 4_000) == ()  # fewer than the thinking budget
 
 
 @pytest.mark.parametrize("value", [None, True, "8", -1, 1.5, {}])

@@ -318,7 +318,7 @@ def test_a_retry_with_a_configured_window_is_cut_to_about_half() -> None:
     gateway.close()
 
 
-# --- caps and models, wherever they stand ---------------------------------------------------------
+# --- caps and models in any field ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("outer", ["generationConfig", "generation_config"])

@@ -33,7 +33,7 @@ HEADERS = {"anthropic-version": "2023-06-01", "x-claude-code-session-id": "s1"}
 def provider(asked: Received) -> Reply:
     """A provider that signs its thinking and refuses bad signatures, also when it counts tokens
     (AN-12)."""
-    if asked.all("content-encoding"):  # a count, of what nothing was thought in
+    if asked.all("content-encoding"):  # a count, which contains no new thinking
         return Reply(body=json.dumps({"input_tokens": len(asked.body)}))
     if error := refuse_bad_signatures(asked.body):
         return Reply(status=400, body=error.decode())
@@ -243,7 +243,7 @@ def test_a_chunked_count_tokens_request_is_edited_too(place) -> None:
 def test_count_tokens_keeps_its_edits_while_the_store_fails(place) -> None:
     play_edited_session(place)
     place.store.down = True
-    for _ in range(5):  # and when it is not asked any more
+    for _ in range(5):  # and if it is no longer called
         assert place.count_tokens().status_code == 200
     assert place.count_refused() == 0
 

@@ -68,7 +68,7 @@ class Agent:
         check(out.body)
         if too_long:
             out = self.driver.shrink(body, out, REFUSED)
-            if out is None:  # the client is told so, and nothing was thought
+            if out is None:  # the client gets the error and no thinking
                 return
             check(out.body)
         id = f"t{self.forks}_{len(self.history)}"
@@ -128,16 +128,16 @@ def act(agent: Agent, store: Lossy, action: str, amount: int) -> None:
             store.down = action == "down"
         case "lossy":
             store.lossy = True
-        case "lost":  # another key, or a store that is new: nothing is known any more
+        case "lost":  # another key or a new store: all state is lost
             agent.store, agent.forgot, agent.lost = Lossy(), True, True
             agent.restart()
         case _ if not any(
             conversation.shown.is_interrupted or conversation.shown.unsaved
             for conversation in agent.driver.pipeline.conversations
         ):
-            # what only memory knows, while the store fails, is lost with it: nothing can be promised then
+            # with a failing store, edits that are only in memory are lost: no guarantee then
             agent.restart()
-            store.down = store.lossy = False  # nor by a process that has not read the store once
+            store.down = store.lossy = False  # nor for a process that has never read the store
             if not agent.lost:
                 check(agent.driver(agent.request()).body)
 

@@ -32,7 +32,7 @@ def figures_of(text: str) -> ErrorFigures:
     return ErrorFigures(tokens, output, limit, is_minimum="at least" in text)
 
 
-# --- the words of providers -----------------------------------------------------------------------
+# --- wording of providers ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_responses_stream_may_begin_with_a_context_error():
     assert not is_context_error("openai_responses", 200, b'data: {"type":"response.created"}')
 
 
-# --- our own words --------------------------------------------------------------------------------
+# --- our own errors -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -114,7 +114,7 @@ def test_a_context_error_without_a_known_limit_contains_no_figures(api: str) -> 
     assert not any(digit in json.loads(body)["error"]["message"] for digit in "0123456789")
 
 
-# --- what an error quotes -------------------------------------------------------------------------
+# --- quoted text --------------------------------------------------------------------------------
 
 TOLD = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
 LONG = {
@@ -171,7 +171,7 @@ def test_quoted_text_in_an_error_is_not_taken_for_a_context_error(
     before: str, wrong: str, quotes: str, after: str, whole: bool
 ):
     """Providers quote a wrong value, which is text of the request, and truncate long ones."""
-    wrong = (  # a mark of the same kind ends the quote; an apostrophe within a word does not
+    wrong = (  # a quotation mark of the same kind ends the quote, an apostrophe inside a word does not
         re.sub(r"\B'|'\B", " ", wrong) if quotes[0] == "'" else wrong.replace(quotes[0], " ")
     )
     quoted = f"{quotes[0]}{wrong}{quotes[1]}{after}" if whole else f"{quotes[0]}{wrong[:-1]}"
