@@ -799,7 +799,7 @@ def test_similar_lines_are_selected_in_time_linear_in_their_number() -> None:
         work = Work([Block(0, "written", "make", "\n".join(lines))])
         excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 10 * many)
         selection = Selection(excerpts, work, ())
-        for _ in range(2):  # each command fills half
+        for _ in range(2):  # in the first call a command fills at most half
             selection.fill(3 * many // 2)
         return len(selection.chosen)
 

@@ -175,7 +175,7 @@ def test_nothing_is_replaced_if_there_are_no_more_groups_than_are_kept():
 
 
 def test_arguments_and_results_of_the_same_old_groups_are_shortened():
-    """S1-04 S1-23: parallel calls are one group (C1-5), and shortened arguments are valid JSON (C1-2)."""
+    """S1-04 S1-23: parallel calls are one group (C1-5). Shortened arguments are valid JSON (C1-2)."""
     long = {"path": "a.py", "content": "x = 1\n" * 100}
     calls = [ran(f"p{n}", "write", WORDS * 30, **long) for n in range(2)]
     together = {**calls[0][0], "tool_calls": [call["tool_calls"][0] for call, _ in calls]}

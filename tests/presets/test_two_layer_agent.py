@@ -1,4 +1,4 @@
-"""The ReAct agent of docs/presets/two-layer.md, with a scripted chat model and real tools (seed system S1)."""
+"""The ReAct agent of docs/presets/two-layer.md: scripted chat model, real tools (seed system S1)."""
 
 import json
 from itertools import pairwise

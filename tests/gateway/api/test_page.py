@@ -1585,4 +1585,4 @@ def test_with_two_workers_the_page_retries_until_the_right_one_answers(
                 browser.wait(".accept", "Accepted")
                 browser.click(".accept button")
                 browser.wait("main", "0 in effect")
-    browser.console_messages()  # the answers that said to try again
+    browser.console_messages()  # the responses that asked for a retry

@@ -127,7 +127,7 @@ def test_c11_unsaved_edits_are_written_without_a_request_once_the_store_is_back(
         assert not list_stored(store)
 
         async def wait_until_written() -> None:
-            while driver.pipeline.conversations.list_unsaved():  # noqa: ASYNC110 - no event to wait for
+            while driver.pipeline.conversations.list_unsaved():  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.01)
 
         driver.run(asyncio.wait_for(wait_until_written(), 60))

@@ -74,7 +74,7 @@ def marks(asked: Received) -> dict[int, set[int]]:
 
 @dataclass
 class Load:
-    """Sessions whose turns go round the gateways, as behind a load balancer without sticky
+    """Sessions with turns that rotate among the gateways, as behind a load balancer without sticky
     sessions."""
 
     urls: list[str]

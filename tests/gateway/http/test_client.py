@@ -211,7 +211,7 @@ def test_unasked_bytes_never_answer_the_next_request(later: bool) -> None:
         assert await whole(await send()) == b"ok"
         if later:
             server.writer.write(EVIL)
-        while not server.closed:  # noqa: ASYNC110 - it is closed as soon as it says more than was asked
+        while not server.closed:  # noqa: ASYNC110 - unexpected bytes close it
             await asyncio.sleep(0.01)
         assert await whole(await send()) == b"ok"
         assert server.connections == 2
@@ -305,7 +305,7 @@ def test_a_large_response_is_buffered_only_up_to_the_limit() -> None:
 
     async def work(send, client) -> None:
         reply = await send()
-        while reply.buffered_bytes <= BUFFER_BYTES:  # noqa: ASYNC110 - the loop itself makes it true
+        while reply.buffered_bytes <= BUFFER_BYTES:  # noqa: ASYNC110 - the loop fills the buffer
             await asyncio.sleep(0.01)
         for _ in range(20):
             await asyncio.sleep(0.01)
