@@ -394,8 +394,8 @@ def test_the_threshold_is_exclusive_and_the_log_states_the_trigger(caplog):
 
 
 def test_a_list_of_at_most_two_messages_is_not_summarised():
-    """S1-18: two messages are left alone, also in async code. A third one, such as the system
-    prompt, starts the compaction (C1-11)."""
+    """S1-18: nor in async code. The system prompt counts as a message. Long results are cleared in
+    short lists too (C1-11)."""
     model = ScriptedModel([SUMMARY] * 9)
     compactor = ContextCompactor(small(token_threshold=10, keep_recent_turns=0), model)
     assert compactor.compact(None) is None
