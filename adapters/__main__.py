@@ -1,7 +1,7 @@
-"""All frameworks, or some: `python -m adapters langchain google-adk`. Exit code 1 when one failed.
+"""Run all frameworks, or some: `python -m adapters langchain google-adk`. Exit code 1 on failure.
 
-`python -m adapters timings`, with names or without, only measures what a call costs.
-Their environments are in .adapters or the directory in REFOLD_ADAPTERS.
+`python -m adapters timings`, with or without names, only measures the duration of a call. The
+environments are in .adapters or the directory in REFOLD_ADAPTERS.
 """
 
 import json
@@ -44,20 +44,20 @@ FRAMEWORKS = {
     "llamaindex": "llamaindex",
     "agno": "agno",
 }
-"""Each with its environment: those of one family share theirs."""
+"""Frameworks with their environments. Those of one family share an environment."""
 BY_HAND = frozenset({"smolagents", "crewai", "autogen", "llamaindex", "agno"})
-"""Those without an adapter: what to write stands on the page, and holds no conversation."""
+"""Frameworks without an adapter, for which no conversation is held: the docs show what to write."""
 WITHIN = frozenset({"haystack-compactor", "pydantic-ai-harness"})
-"""Those in which Refold works inside the framework's own compaction: that takes out of the history
-what edits hide."""
+"""Frameworks in which Refold works inside the framework's own compaction, which deletes hidden
+messages from the history."""
 NOT_REPORTING = frozenset({"haystack-compactor"})
-"""Those whose framework counts from the provider's figure itself, and gives a target for the rest."""
+"""Frameworks that count from the provider's usage and give Refold a target for the rest."""
 PARTS = ((0, 1), (2,))
-"""The turns that each process holds."""
+"""Turns of each process."""
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Run those that are *wanted*, or all, and print the tables; with `timings`, only these."""
+    """Run the *wanted* frameworks, or all, and print the tables. `timings` only measures."""
     root = Path(os.environ.get("REFOLD_ADAPTERS", ".adapters")).absolute()
     talks, regressions, timings = list[list[str]](), list[list[str]](), list[list[str]]()
     failures = list[str]()
@@ -98,7 +98,7 @@ def main(wanted: Sequence[str]) -> int:
 
 
 def hold_conversation(python: Path, name: str) -> tuple[str, Verdict]:
-    """Hold the whole conversation, each part in a process of its own."""
+    """Hold the whole conversation, each part in its own process."""
     model = Model(exact("o200k_base"))
     with tempfile.TemporaryDirectory() as place, ScriptedProvider(model) as provider:
         results = []

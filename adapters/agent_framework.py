@@ -28,7 +28,7 @@ FILE = "session.json"
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns: one that streams by `run(stream=True)`, the rest by `run`."""
+    """Run the turns: one that streams by `run(stream=True)`, the rest by `run`."""
     refold = RefoldStrategy(job.compactor(format=agent_framework))
     path = job.place / FILE
     session = (

@@ -1,8 +1,9 @@
-"""The Vercel AI SDK through `integrations/ai-sdk`: `python -m adapters.ai_sdk`, for what a call waits
-`python -m adapters.ai_sdk 7 timings`.
+"""The Vercel AI SDK through `integrations/ai-sdk`: `python -m adapters.ai_sdk`. To measure the
+delay of a call: `python -m adapters.ai_sdk 7 timings`.
 
-The SDK's own loop on Node.js, a gateway in a process of its own, and the conversation and the model
-of `adapters.session`. Packages are installed in .adapters/ai-sdk. Exit code 1 when something failed.
+Uses the SDK's own loop on Node.js, a gateway in a separate process, and the conversation and model
+of `adapters.session`. Packages are installed in .adapters/ai-sdk. Exit code 1 if something
+failed.
 """
 
 import base64
@@ -28,19 +29,19 @@ from refold.tokens.count import exact
 
 SOURCE = ROOT / "integrations" / "ai-sdk"
 RELEASES = {"7": {}, "6": {"ai": "6.0.326", "@ai-sdk/openai-compatible": "2.0.91"}}
-"""Major releases of the SDK, and what is installed for each in place of what the package pins. 7 needs
-Node.js 22; REFOLD_NODE names one."""
+"""Major releases of the SDK, and the packages installed for each instead of those that package.json
+pins. Release 7 needs Node.js 22, whose path REFOLD_NODE can give."""
 STEP_END = {"7": "onStepEnd", "6": "onStepFinish"}
-"""What the SDK calls the end of a step."""
+"""Name of the SDK's callback for the end of a step."""
 PRUNED = {"settings": 18, "own": 18, "ours": 0}
-"""Settings at which signed thinking stands behind what was taken out: by the SDK's `pruneMessages` (another
-number: it was mended), and by Refold."""
+"""Number of settings at which signed thinking follows a removed part: with the SDK's
+`pruneMessages` (another number means that it was fixed), and with Refold."""
 PARTS = ((0, 1), (2,))
 PORT = 18_473
 
 
 def main() -> int:
-    """Run every release in both ways, and print what came of it."""
+    """Run every release in both ways, and print the results."""
     if not (shutil.which("npm") and shutil.which(_node())):
         print("the AI SDK is skipped: it needs Node.js 22 and npm", file=sys.stderr)
         return 0
@@ -65,7 +66,7 @@ def main() -> int:
 
 
 def _install(home: Path, pins: dict[str, str]) -> Path:
-    """Return where the package is built and its SDK installed."""
+    """Return the folder with the built package and its SDK."""
     package = json.loads((SOURCE / "package.json").read_text("utf-8"))
     package["devDependencies"] |= pins
     home.mkdir(parents=True, exist_ok=True)
@@ -81,12 +82,12 @@ def _install(home: Path, pins: dict[str, str]) -> Path:
 
 
 def _node() -> str:
-    """Return Node.js: REFOLD_NODE, or the one that is installed."""
+    """Return the path of Node.js: REFOLD_NODE, or the installed one."""
     return os.environ.get("REFOLD_NODE", "node")
 
 
 def _ask_gateway(home: Path, name: str) -> Any:
-    """Return what a script of the package's tests prints, for which no model is asked."""
+    """Return the output of a script of the package's tests that asks no model."""
     with (
         tempfile.TemporaryDirectory() as folder,
         _gateway(Path(folder), "http://127.0.0.1:9") as gateway,
@@ -119,7 +120,7 @@ def _hold(home: Path, mode: str, step_end: str) -> Verdict:
 
 
 def _wait_for_calls(gateway: str) -> int:
-    """Return the calls that are booked with usage, when all are or some seconds have passed."""
+    """Return the number of calls recorded with usage, once all are there or after 5 seconds."""
     calls = 0
     for _ in range(50):
         with urlopen(f"{gateway}/refold/api/overview", timeout=30) as answer:
@@ -155,7 +156,7 @@ def _script(turns: tuple[int, ...], place: Path) -> dict[str, Any]:
 
 @contextmanager
 def _gateway(place: Path, upstream: str) -> Iterator[str]:
-    """Run a gateway in a process of its own."""
+    """Run a gateway in a separate process."""
     command = [sys.executable, "-m", "refold", "serve", "--upstream", upstream]
     command += ["--port", str(PORT), "--store", str(place / "refold.db")]
     with (place / "gateway.log").open("w", encoding="utf-8") as log:

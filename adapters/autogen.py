@@ -1,4 +1,4 @@
-"""AutoGen: its own model contexts. What to write for ours stands in docs/frameworks.md."""
+"""AutoGen's own model contexts. docs/frameworks.md has the code to write for Refold's."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ def _to_chat(message: Any) -> list[dict[str, Any]]:
 
 
 class _Counter(ReplayChatCompletionClient):
-    """A model that counts what is asked of it, calls and results included."""
+    """A model client that estimates tokens, including calls and results."""
 
     def __init__(self) -> None:
         super().__init__([])

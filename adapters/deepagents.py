@@ -24,7 +24,7 @@ PACKAGE = "deepagents"
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns: one that streams in async code, the others in sync code."""
+    """Run the turns: one that streams in async code, the others in sync code."""
     refold = RefoldMiddleware(job.compactor(format=langchain))
     path = str(job.place / "checkpoints.db")
     deltas = list[str]()
@@ -58,11 +58,11 @@ def _agent(url: str, refold: RefoldMiddleware, saver: Any) -> Any:
     return create_deep_agent(model, tools(), middleware=[refold], checkpointer=saver)
 
 
-# --- what its summarizer is shown -----------------------------------------------------------------
+# --- the input of its summarizer ------------------------------------------------------------------
 
 
 class Recorder(FakeListChatModel):
-    """A model that keeps what it was sent last."""
+    """A model that records the last request."""
 
     sent: list[Any] = []  # noqa: RUF012 - pydantic copies it
 

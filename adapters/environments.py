@@ -1,6 +1,6 @@
-"""The environment of a framework: made once, and anew when its requirements change.
+"""The environment of a framework, created once, and again if its requirements change.
 
-`python -m adapters.environments openhands` only makes it.
+`python -m adapters.environments openhands` only creates it.
 """
 
 import os
@@ -15,16 +15,16 @@ ROOT = Path(__file__).parents[1]
 
 
 class UnavailableError(Exception):
-    """A framework cannot run here; the message says why."""
+    """Raised if a framework cannot run here. The message says why."""
 
 
 def requirements_path(name: str, kind: str = "adapters") -> Path:
-    """Return where the pins of a framework stand."""
+    """Return the path of a framework's pinned requirements."""
     return ROOT / "requirements" / f"{kind}-{name}.txt"
 
 
 def create_environment(name: str, root: Path, kind: str = "adapters") -> Path:
-    """Return the interpreter of `root/name`, made if it is not there. Raises `UnavailableError`."""
+    """Return the interpreter of `root/name`, created if missing. Raises `UnavailableError`."""
     requirements, home = requirements_path(name, kind), root / name
     python, mark = home / "bin" / "python", home / "installed"
     pins = requirements.read_text(encoding="utf-8")
@@ -39,7 +39,7 @@ def create_environment(name: str, root: Path, kind: str = "adapters") -> Path:
 
 
 def _find_python(pins: str) -> str:
-    """Return a Python that is new enough for a framework. Raises `UnavailableError`."""
+    """Return a Python new enough for a framework. Raises `UnavailableError`."""
     match = re.search(r"^# python 3\.(\d+)$", pins, re.MULTILINE)
     least = int(match.group(1)) if match else 0
     if sys.version_info >= (3, least):
@@ -68,7 +68,7 @@ def _run(command: list[str]) -> None:
 
 
 def environment_of(home: Path) -> dict[str, str]:
-    """Return the variables that a framework's process has: nothing of the user's, no telemetry."""
+    """Return a framework's environment variables: none of the user's, no telemetry."""
     quiet = {
         "OPENAI_API_KEY": "none",
         "ANTHROPIC_API_KEY": "none",

@@ -1,4 +1,4 @@
-"""What a framework brings along, and what it is given."""
+"""What a framework's module provides, and what it gets."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,83 +10,83 @@ from refold import Budget, Compactor, SQLiteStore
 from refold.strategies import Summarize
 
 MODEL = "gpt-5.2"
-"""The model's name in OpenAI's APIs."""
+"""Name of the model in OpenAI's APIs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Some turns of the script, to be held in one process."""
+    """Some turns of the script, to be run in one process."""
 
     url: str
-    """Where the model listens, without a path."""
+    """Base URL of the model, without a path."""
     place: Path
-    """A directory that the next process has, too: for the framework's persistence."""
+    """Directory for the framework's persistence, shared with the next process."""
     turns: tuple[Turn, ...]
 
     @property
     def options(self) -> dict[str, Any]:
-        """The settings of a compactor for the model's window, whose edits outlive the process."""
+        """Settings of a compactor for the model's window, with a store on disk."""
         store = SQLiteStore(self.place / "refold.db")
         return {"budget": Budget(TRIGGER, TARGET), "store": store}
 
     def compactor(self, **settings: Any) -> Compactor:
-        """Return a compactor with `options`, and more."""
+        """Return a compactor with `options` and further settings."""
         return Compactor(**self.options, **settings)
 
 
 class Talk(NamedTuple):
-    """What came of a job."""
+    """The result of a job."""
 
     history: Any
-    """All that the framework keeps of the conversation, as values or objects that hold their texts."""
+    """The framework's whole history, as values or objects that hold their texts."""
     deltas: Sequence[str]
-    """The text of the turns that stream, as it came."""
+    """Pieces of text of the streamed turns, in order."""
     reports: int
-    """How many figures of usage reached the compactor (`len(compactor.settings.reports.newest)`)."""
+    """Number of usage reports in the compactor (`len(compactor.settings.reports.newest)`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """Something that breaks in the framework's own compaction, and must not in ours."""
+    """A fault of the framework's own compaction that Refold must not have."""
 
     case: str
     settings: Sequence[Any]
-    """Each is tried with both."""
+    """Settings, each tried with both compactions."""
     own: Callable[[Any], Any]
-    """What the framework's own compaction makes of the history at a setting."""
+    """Runs the framework's own compaction at a setting."""
     ours: Callable[[Any], Any]
     find_fault: Callable[[Any], Any]
-    """What is wrong with a result of either; something empty if nothing is."""
+    """Returns what is wrong with a result of either compaction, or something falsy."""
     broken: int
-    """At how many settings the pinned release breaks: another number means that it was mended."""
+    """Number of settings that break the pinned release. Another number means that it was fixed."""
     thread: str = ""
-    """Where it was reported."""
+    """Link to the bug report."""
 
 
 class Timing(NamedTuple):
-    """Something that runs before each call of the model, to be timed."""
+    """Something to be timed that runs before each model call."""
 
     name: str
     history: Callable[[int], Sequence[Any]]
-    """Return a history of so many messages."""
+    """Return a history of the given number of messages."""
     run: Callable[[Sequence[Any]], object]
-    """Do what is done before a call with this history."""
+    """Do the work before a call with this history."""
 
 
 IDLE: dict[str, Any] = {"budget": Budget(10**6, 10**5)}
-"""Settings of a compactor that finds nothing to do in a history that is timed."""
+"""Settings of a compactor that has nothing to do in a timed history."""
 BUSY: dict[str, Any] = {"strategies": [Summarize(4, 500)], "budget": Budget(5_500, 1_000)}
-"""Of one that shortens it when it sees it first, and shows that from then on."""
+"""Settings of a compactor that shortens a timed history once and shows it so from then on."""
 
 
 class Framework(Protocol):
-    """A module of a framework."""
+    """The interface of a framework's module."""
 
     PACKAGE: str
-    """The distribution whose version the table shows."""
+    """Distribution whose version the table shows."""
     REGRESSIONS: Sequence[Regression]
     TIMINGS: Sequence[Timing]
 
     def talk(self, job: Job) -> Talk:
-        """Hold the turns of *job*."""
+        """Run the turns of *job*."""
         ...

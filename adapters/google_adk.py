@@ -36,7 +36,7 @@ PERSON = {"app_name": "parts", "user_id": "person", "session_id": "parts"}
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns."""
+    """Run the turns."""
     return asyncio.run(_talk(job))
 
 
@@ -95,11 +95,11 @@ def _texts(event: Any) -> Sequence[str]:
     return [part.text for part in parts or () if part.text and not part.thought]
 
 
-# --- what the kit's own filter leaves, and what it costs ------------------------------------------
+# --- the kit's own filter, and timings ------------------------------------------------------------
 
 
 def make_history(steps: int, every: int, lines: int = 36) -> list[types.Content]:
-    """Return a history of contents, with a word of the person's before each *every*-th step."""
+    """Return a history of contents, with a user message before each *every*-th step."""
     wires = list[Any]()
     for message in neutral_history(steps, every, lines):
         wire = gemini.encode(message)
@@ -109,7 +109,7 @@ def make_history(steps: int, every: int, lines: int = 36) -> list[types.Content]
 
 
 def _show(plugin: Any, contents: Sequence[types.Content]) -> list[types.Content]:
-    """Return what a plugin sends of *contents*."""
+    """Return the contents that a plugin sends for *contents*."""
     request = LlmRequest(model="gemini-3-pro-preview", contents=list(contents))
     _RUNNER.run(plugin.before_model_callback(callback_context=None, llm_request=request))
     return request.contents
@@ -119,7 +119,7 @@ _RUNNER = asyncio.Runner()
 
 
 def _is_too_long(contents: Sequence[Any]) -> bool:
-    """Is it over the window of the model, after one task of 30 steps?"""
+    """Return whether *contents* exceed the model's window."""
     return Compactor(format=FORMAT)(list(contents)).tokens > WINDOW
 
 

@@ -25,9 +25,9 @@ FILE = "messages.json"
 
 
 def talk(job: Job, place: Callable[[Any, Compactor], dict[str, Any]] | None = None) -> Talk:
-    """Hold turns: one that streams and the one with the image by `run_async`, the rest by `run`.
+    """Run the turns: one that streams and the one with the image by `run_async`, the rest by `run`.
 
-    *place* gives the options of an agent with Refold, of a generator and a compactor.
+    *place* turns a generator and a compactor into the options of an agent with Refold.
     """
     compactor = job.compactor(format=haystack)
     path = job.place / FILE
@@ -79,7 +79,7 @@ def _input(turn: Turn) -> ChatMessage:
 REGRESSIONS: tuple[Regression, ...] = ()
 
 
-# --- what it costs --------------------------------------------------------------------------------
+# --- timings --------------------------------------------------------------------------------------
 
 
 def _history(length: int) -> list[ChatMessage]:

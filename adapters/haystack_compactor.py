@@ -1,4 +1,4 @@
-"""Haystack's own `CompactionHook` with Refold as its compactor; what edits hide is gone from the state."""
+"""Haystack's `CompactionHook` with Refold as its compactor: hidden messages leave the state."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ TIMINGS: tuple[Timing, ...] = ()
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns; the hook says when, and how far."""
+    """Run the turns. The hook decides when to compact, and how far."""
     return haystack.talk(job, _hook)
 
 
 def _hook(generator: Any, compactor: Compactor) -> dict[str, Any]:
     refold = RefoldCompactor(MODEL)
-    refold.compactor = compactor  # one whose store outlives the process
+    refold.compactor = compactor  # a compactor whose store outlives the process
     shares = {"compact_at": TRIGGER / WINDOW, "compact_to": TARGET / WINDOW}
     hook = CompactionHook(refold, context_window=WINDOW, **shares)
     return {"chat_generator": generator, "hooks": {"before_llm": [hook]}}

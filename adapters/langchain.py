@@ -22,7 +22,7 @@ THREAD: Any = {"configurable": {"thread_id": "parts"}, "recursion_limit": 100}
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns: one that streams in async code, the others in sync code."""
+    """Run the turns: one that streams in async code, the others in sync code."""
     refold = RefoldMiddleware(job.compactor(format=langchain))
     path = str(job.place / "checkpoints.db")
     deltas = list[str]()
@@ -52,7 +52,7 @@ async def _stream(model: Any, refold: RefoldMiddleware, path: str, turn: Turn) -
 
 
 def message_of(turn: Turn) -> HumanMessage:
-    """Return what the person says."""
+    """Return the user message of a turn."""
     blocks: list[Any] = [{"type": "text", "text": turn.text}]
     if turn.image:
         data = base64.b64encode(turn.image).decode()

@@ -1,4 +1,4 @@
-"""What breaks in the own compaction of LangChain and langmem, and what a call costs."""
+"""Faults of the own compaction of LangChain and langmem, and the duration of a call."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -29,7 +29,7 @@ from refold.strategies import Summarize
 
 
 def make_model(url: str) -> ChatAnthropic:
-    """Return a model that thinks."""
+    """Return a model with thinking."""
     return ChatAnthropic(
         model_name="claude-opus-5-5",
         base_url=url,
@@ -41,7 +41,7 @@ def make_model(url: str) -> ChatAnthropic:
 
 
 def tools() -> Sequence[BaseTool]:
-    """Return the tools; an error of theirs is a result."""
+    """Return the tools. Their errors become results."""
 
     def check(part: str) -> str:
         try:
@@ -57,7 +57,7 @@ def tools() -> Sequence[BaseTool]:
     )
 
 
-# --- what breaks in others' compaction ------------------------------------------------------------
+# --- faults of other compactions ------------------------------------------------------------------
 
 BUDGETS = range(500, 13_000, 500)
 KEEPS = range(2, 30)
@@ -65,7 +65,7 @@ GO_ON = HumanMessage("Go on.")
 
 
 def make_history(signed: bool = False) -> list[BaseMessage]:
-    """Return the history that is compacted; *signed* for one with thinking."""
+    """Return the history to compact, with signed thinking if *signed*."""
     messages = [langchain.encode(message) for message in neutral_history()]
     for at, message in enumerate(messages):
         message.id = f"m{at}"
@@ -93,12 +93,12 @@ def _compact(budget: int) -> list[BaseMessage]:
 
 
 def _find_fault(messages: Sequence[BaseMessage]) -> Any:
-    """Return what a provider refuses when the person goes on."""
+    """Return what a provider refuses when the user goes on."""
     return check([*messages, GO_ON], langchain)
 
 
 def _summarize(keep: int, history: Sequence[BaseMessage], **options: Any) -> list[BaseMessage]:
-    """Return the messages that LangChain's own middleware leaves."""
+    """Return the messages that remain after LangChain's own middleware."""
     model = FakeListChatModel(responses=["They read the parts."])
     middleware = SummarizationMiddleware(
         model, trigger=("messages", 10), keep=("messages", keep), **options
@@ -108,13 +108,13 @@ def _summarize(keep: int, history: Sequence[BaseMessage], **options: Any) -> lis
 
 
 class Unseen(NamedTuple):
-    """What a summarizer was shown, and what was deleted for its summary."""
+    """The messages that a summarizer saw, and those deleted for its summary."""
 
     shown: Sequence[BaseMessage]
     deleted: Sequence[BaseMessage]
 
     def find(self) -> list[str]:
-        """Return the texts that were deleted and not shown."""
+        """Return the texts that were deleted but not seen."""
         shown = {message.id for message in self.shown}
         return [message.text for message in self.deleted if message.id not in shown]
 
@@ -132,13 +132,13 @@ def _watch(keep: int, write: Any, **options: Any) -> Unseen:
 
 
 class Turns(NamedTuple):
-    """Two requests of one conversation: before, and after a compaction."""
+    """Two requests of one conversation, before and after a compaction."""
 
     before: Sequence[BaseMessage]
     after: Sequence[BaseMessage]
 
     def find(self) -> Any:
-        """Return what the provider refuses of the second."""
+        """Return what the provider refuses in the second request."""
         model = make_model("http://localhost")
         before, after = (model._get_request_payload(list(each)) for each in self)  # noqa: SLF001 - what it would send
         return check(after, "anthropic", before=before)
@@ -157,11 +157,11 @@ def _bind_refold(keep: int) -> Turns:
     return Turns(history[:-3], compactor.compact_now(body).payload["messages"])
 
 
-# --- a window that nobody knows -------------------------------------------------------------------
+# --- an unknown window ----------------------------------------------------------------------------
 
 
 class NarrowModel(FakeListChatModel):
-    """A model that refuses what is over *limit* tokens."""
+    """A model that refuses requests of more than *limit* tokens."""
 
     limit: int
 
@@ -172,7 +172,7 @@ class NarrowModel(FakeListChatModel):
 
 
 def _overflow(limit: int, middleware: Any) -> str:
-    """Return the error that ends a run; empty if it goes on."""
+    """Return the error that ends a run, or an empty text."""
     model = NarrowModel(responses=["Done."], limit=limit)
     agent = create_agent(model, [], middleware=[middleware(model)])
     try:
@@ -244,7 +244,7 @@ REGRESSIONS = (
     OVERFLOW,
 )
 
-# --- what it costs --------------------------------------------------------------------------------
+# --- timings --------------------------------------------------------------------------------------
 
 
 def _time_refold(compactor: Compactor) -> Callable[[Sequence[Any]], object]:

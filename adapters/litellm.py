@@ -1,4 +1,4 @@
-"""LiteLLM's SDK, sync and async: LiteLLM has no loop and no memory, so both are here."""
+"""LiteLLM's SDK, sync and async. LiteLLM has no agent loop and no memory, so both are here."""
 
 import asyncio
 import base64
@@ -42,7 +42,7 @@ TOOLS = [
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns: the first in async code, one that streams too, the last in sync code."""
+    """Run the turns: the first in async code, then one that streams too, the last in sync code."""
     refold = RefoldLogger(**job.options)
     litellm.callbacks = [refold]
     server = {"model": f"openai/{MODEL}", "api_base": f"{job.url}/v1", "api_key": "none"}
@@ -66,7 +66,7 @@ def talk(job: Job) -> Talk:
 
 
 async def count_reports(refold: RefoldLogger, api: str) -> int:
-    """Return how many figures of usage came in. LiteLLM reports them in the background."""
+    """Return the number of usage reports received. LiteLLM reports them in the background."""
     for _ in range(100):
         await asyncio.sleep(0.2)
         if newest := refold.compactors[api].settings.reports.newest:
@@ -80,7 +80,7 @@ async def _collect(call: Any) -> list[Any]:
 
 @dataclass
 class Loop:
-    """The loop of an agent over Chat Completions, its messages in a JSON file."""
+    """An agent loop over Chat Completions with its messages in a JSON file."""
 
     path: Path
     ask: Callable[..., Any]
@@ -95,7 +95,7 @@ class Loop:
         return messages
 
     def hold(self, turn: Turn) -> None:
-        """Go on until the model calls no tool."""
+        """Continue until the model calls no tool."""
         messages = [*self.read(), {"role": "user", "content": list(_blocks(turn))}]
         while True:
             answer = self._answer(messages, streams=turn.streams)
@@ -120,7 +120,7 @@ class Loop:
 
 
 def _join(chunks: list[Any]) -> dict[str, Any]:
-    """Return the message that was streamed."""
+    """Return the streamed message."""
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
     calls = dict[int, dict[str, Any]]()
     for piece in (piece for delta in deltas for piece in delta.tool_calls or ()):
@@ -136,7 +136,7 @@ def _join(chunks: list[Any]) -> dict[str, Any]:
 
 
 def run_tool(name: str, part: str) -> str:
-    """Return what a tool gives, or its error."""
+    """Return the output or the error of a tool."""
     try:
         return {"read_part": read_part, "check_part": check_part}[name](part)
     except ToolError as error:
@@ -150,13 +150,13 @@ def _blocks(turn: Turn) -> Any:
         yield {"type": "image_url", "image_url": {"url": url}}
 
 
-# --- what breaks in LiteLLM's own compaction ------------------------------------------------------
+# --- faults of LiteLLM's own compaction -----------------------------------------------------------
 
 BUDGETS = range(500, 10_500, 500)
 
 
 def make_history(codec: Any = openai_chat) -> list[dict[str, Any]]:
-    """Return the history that is compacted."""
+    """Return the history to compact."""
     return [codec.encode(message) for message in neutral_history()]
 
 
@@ -169,18 +169,18 @@ def _compact(budget: int) -> list[Any]:
 
 
 def _find_fault(messages: list[Any]) -> Any:
-    """Return what a provider refuses when the person goes on."""
+    """Return what a provider refuses when the user goes on."""
     return check([*messages, {"role": "user", "content": "Go on."}], "openai_chat")
 
 
 class Cleared(NamedTuple):
-    """What is left of a history with old results cleared, and what was to be left alone, or not."""
+    """A history after its old results were cleared, and the setting for what to keep or clear."""
 
     messages: list[Any]
     setting: str
 
     def is_ignored(self) -> bool:
-        """Was the setting passed over?"""
+        """Return whether the setting was ignored."""
         blocks = [block for message in self.messages for block in as_list(message["content"])]
         results = [str(b["content"]) for b in blocks if b["type"] == "tool_result"]
         inputs = [str(b["input"]) for b in blocks if b["type"] == "tool_use"]
@@ -245,7 +245,7 @@ REGRESSIONS = (
     ),
 )
 
-# --- what it costs --------------------------------------------------------------------------------
+# --- timings --------------------------------------------------------------------------------------
 
 
 def _time_refold(refold: RefoldLogger) -> Callable[[Any], object]:

@@ -1,4 +1,4 @@
-"""LiteLLM's SDK, Anthropic's Messages with thinking. The loop is here: LiteLLM has none."""
+"""LiteLLM's SDK, Anthropic's Messages with thinking. LiteLLM has no agent loop, so it is here."""
 
 import asyncio
 import base64
@@ -28,7 +28,7 @@ TOOLS = [
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns, one that streams too."""
+    """Run the turns, one of them streamed too."""
     refold = RefoldLogger(**job.options)
     litellm.callbacks = [refold]
     path = job.place / "messages.json"
@@ -75,7 +75,7 @@ async def _hold(url: str, turn: Turn, messages: list[Any], deltas: list[str]) ->
 
 
 async def _join(stream: AsyncIterator[bytes], deltas: list[str]) -> list[dict[str, Any]]:
-    """Return the blocks that were streamed, and add the pieces of text to *deltas*."""
+    """Return the streamed blocks, and add the pieces of text to *deltas*."""
     text = b"".join([piece async for piece in stream]).decode()
     blocks, pieces = dict[int, dict[str, Any]](), defaultdict[tuple[int, str], str](str)
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The proxy of LiteLLM, with Refold named in its configuration, and OpenAI's client before it."""
+"""LiteLLM's proxy with Refold named in its configuration, called by OpenAI's client."""
 
 import os
 import socket
@@ -39,7 +39,7 @@ callback = Noting(**Job("", Path({place!r}), ()).options)
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns, each by another proxy."""
+    """Run the turns, each through another proxy."""
     reports = job.place / "reports"
     (job.place / "litellm.yaml").write_text(CONFIG.format(model=MODEL, url=job.url))
     callback = CALLBACK.format(reports=str(reports), place=str(job.place))
@@ -59,7 +59,7 @@ def talk(job: Job) -> Talk:
 
 @contextmanager
 def _run_proxy(place: Path) -> Iterator[str]:
-    """Run a proxy until the end of the block; give its URL."""
+    """Run a proxy for the `with` block and yield its URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""LiteLLM's SDK, OpenAI's Responses with encrypted reasoning. The loop is here: LiteLLM has none."""
+"""LiteLLM's SDK, OpenAI's Responses with encrypted reasoning, and an agent loop."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ TOOLS = [{"type": "function", **tool["function"]} for tool in CHAT_TOOLS]
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns: one that streams too, the last in sync code."""
+    """Run the turns: one that streams too, the last in sync code."""
     refold = RefoldLogger(**job.options)
     litellm.callbacks = [refold]
     path = job.place / "items.json"

@@ -1,4 +1,4 @@
-"""LlamaIndex: what to write stands in docs/frameworks.md, and runs."""
+"""LlamaIndex: docs/frameworks.md has the code to write, which is run."""
 
 from adapters.framework import Regression, Timing
 

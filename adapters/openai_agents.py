@@ -33,7 +33,7 @@ PACKAGE = "openai-agents"
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns: the first by `run_sync`, one that streams by `run_streamed`, the rest by `run`."""
+    """Run the turns: the first by `run_sync`, one by `run_streamed`, the rest by `run`."""
     session = SQLiteSession("parts", job.place / "sessions.db")
     refold = RefoldFilter(job.compactor(format=FORMAT))
     deltas = list[str]()
@@ -86,11 +86,11 @@ async def _stream(agent: Agent[Any], turn: Turn, options: dict[str, Any]) -> lis
     ]
 
 
-# --- what the SDK's own trimmer leaves, and what it costs -----------------------------------------
+# --- the SDK's own trimmer, and timings -----------------------------------------------------------
 
 
 def make_history(steps: int, every: int, lines: int = 36) -> list[Any]:
-    """Return a history of items, with a word of the person's before each *every*-th step."""
+    """Return a history of items, with a user message before each *every*-th step."""
     messages = neutral_history(steps, every, lines)
     return [
         openai_responses.encode(Message(message.role, (part,)))
@@ -100,7 +100,7 @@ def make_history(steps: int, every: int, lines: int = 36) -> list[Any]:
 
 
 def _show(filter: Any, items: Sequence[Any]) -> list[Any]:
-    """Return what a filter sends of *items*."""
+    """Return the items that a filter sends for *items*."""
     data = CallModelData(ModelInputData(list(items), "You see to parts."), Agent("a"), None)
     shown = filter(data)
     return list((_RUNNER.run(shown) if inspect.isawaitable(shown) else shown).input)
@@ -110,7 +110,7 @@ _RUNNER = asyncio.Runner()
 
 
 def _is_too_long(items: Sequence[Any]) -> bool:
-    """Is it over the window of the model, after one task of 30 steps?"""
+    """Return whether *items* exceed the model's window."""
     return Compactor(format=FORMAT)(list(items)).tokens > WINDOW
 
 

@@ -20,17 +20,17 @@ PACKAGE = "openhands-sdk"
 
 
 class PartAction(Action):
-    """Names a part."""
+    """The name of a part."""
 
     part: str
 
 
 class PartObservation(Observation):
-    """Says what a tool has found."""
+    """The output of a tool."""
 
     @classmethod
     def of(cls, text: str) -> "PartObservation":
-        """Return an observation of a text."""
+        """Return an observation with a text."""
         return cls(content=[TextContent(text=text)])
 
 
@@ -78,7 +78,7 @@ register_tool("CheckPartTool", CheckPartTool)
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns, the one that streams with a callback for its tokens."""
+    """Run the turns, the streamed one with a callback for its tokens."""
     deltas = list[str]()
     conversation: Any = None
     for turn in job.turns:
@@ -135,7 +135,7 @@ def _input(turn: Turn) -> Message:
 REGRESSIONS: tuple[Regression, ...] = ()
 
 
-# --- what it costs --------------------------------------------------------------------------------
+# --- timings --------------------------------------------------------------------------------------
 
 
 def _events(length: int) -> list[MessageEvent]:

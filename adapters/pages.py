@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 EACH = "each"
-"""The name of the blocks with which the examples of all frameworks begin."""
+"""Name of the blocks with which the examples of all frameworks begin."""
 PAGE = Path(__file__).parents[1] / "docs" / "frameworks.md"
 _BLOCK = re.compile(r"^```python ([\w-]+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def code_of(page: Path, name: str) -> str:
-    """Return the code of a framework's blocks and of those for each, on their lines in *page*."""
+    """Return the code for a framework and for all frameworks, on the same lines as in *page*."""
     code = ""
     for line, block_name, block in _blocks(page):
         if block_name in {name, EACH}:
@@ -20,7 +20,7 @@ def code_of(page: Path, name: str) -> str:
 
 
 def names_in(page: Path) -> set[str]:
-    """Return the frameworks that *page* has blocks of."""
+    """Return the frameworks that have blocks in *page*."""
     return {name for _, name, _ in _blocks(page)} - {EACH}
 
 

@@ -35,9 +35,10 @@ FILE = "history.json"
 
 
 def talk(job: Job, wrap: Callable[[Any], Any] = lambda refold: refold) -> Talk:
-    """Hold turns: the first by `run_sync`, one that streams by `run_stream_events`, the rest by `run`.
+    """Run the turns: the first by `run_sync`, one that streams by `run_stream_events`, the rest by
+    `run`.
 
-    *wrap* makes the agent's capability of Refold's.
+    *wrap* turns Refold's capability into the agent's.
     """
     refold = RefoldCapability(job.compactor(format=pydantic_ai_messages))
     path = job.place / FILE
@@ -109,7 +110,7 @@ async def _stream(
 
 
 def _history(calls: int) -> list[ModelMessage]:
-    """Return one turn with many parallel calls, each answered by a request of its own."""
+    """Return one turn with many parallel calls, each answered by its own request."""
     ids = [f"call_{n}" for n in range(calls)]
     parts = [f"part-{n:02}" for n in range(calls)]
     calls_made = [
@@ -160,7 +161,7 @@ REGRESSIONS = (
 )
 
 
-# --- what it costs --------------------------------------------------------------------------------
+# --- timings --------------------------------------------------------------------------------------
 
 
 def _messages(length: int) -> list[Any]:

@@ -1,4 +1,5 @@
-"""pydantic-ai's harness: Refold as a tier of `TieredCompaction`, which keeps what its tiers leave."""
+"""pydantic-ai's harness with Refold as a tier of `TieredCompaction`, which replaces the history by
+the result of its tiers."""
 
 from pydantic_ai_harness import TieredCompaction
 
@@ -12,7 +13,7 @@ TIMINGS: tuple[Timing, ...] = ()
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns. The harness asks from the target on, and Refold's budget says whether it is due."""
+    """Run the turns. The harness asks from its target on, and Refold's budget decides."""
     return pydantic_ai.talk(
         job, lambda refold: TieredCompaction(tiers=[refold], target_tokens=TARGET)
     )

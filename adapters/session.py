@@ -1,4 +1,4 @@
-"""The conversation that every framework holds: what the person says, what the tools give, what the model answers."""
+"""The conversation of every framework: the user's messages, tool results and model answers."""
 
 import base64
 import random
@@ -14,17 +14,17 @@ from refold.testing.scripted_provider import Call, Received, Reply
 from refold.tokens.model_table import prior_of
 
 WINDOW = 16_000
-"""Tokens that the model takes, as the server counts them."""
+"""The model's window in tokens, as the server counts them."""
 TRIGGER, TARGET = 10_000, 5_000
 ANSWERS = 10
-"""Of the model, in each turn; the last calls no tool."""
+"""Number of the model's answers in each turn. The last calls no tool."""
 BROKEN = "part-14"
-"""The part that cannot be checked."""
+"""Name of the part whose check fails."""
 _WORDS = ("bolt", "frame", "gauge", "joint", "lever", "panel", "shaft", "valve", "weld")
 
 
 class ToolError(Exception):
-    """A tool has failed."""
+    """Raised by a tool that fails."""
 
 
 def _png(size: int) -> bytes:
@@ -43,13 +43,13 @@ def _png(size: int) -> bytes:
 
 
 class Turn(NamedTuple):
-    """What the person says, and how it is to be held."""
+    """A user message, and how its turn is run."""
 
     text: str
     image: bytes = b""
-    """A PNG beside the text."""
+    """PNG beside the text."""
     streams: bool = False
-    """Is the model's answer streamed?"""
+    """Whether the model's answers are streamed."""
 
 
 TURNS = (
@@ -61,11 +61,11 @@ TURNS = (
         "Never mind the broken one. Go on to the last part, then say in one sentence what you have."
     ),
 )
-"""The third is held in another process."""
+"""Turns of the conversation. The third runs in another process."""
 
 
 def read_part(part: str) -> str:
-    """Read the log of a part: about 700 tokens."""
+    """Read the log of a part, about 700 tokens."""
     dice = random.Random(part)
     lines = [f"{n:03} {' '.join(dice.choices(_WORDS, k=8))} {dice.random():.4f}" for n in range(36)]
     lines[18] = f"{part} has the code {dice.getrandbits(32):08x}"
@@ -106,7 +106,7 @@ SCRIPT = tuple(_answers())
 
 
 def texts_said() -> list[str]:
-    """Return every text that a whole history holds: the person's, the model's, the tools'."""
+    """Return every text of a whole history: the user's, the model's and the tools'."""
     texts = [turn.text for turn in TURNS]
     for answer in SCRIPT:
         texts += [answer.text] if answer.text else []
@@ -123,17 +123,17 @@ def _result(call: Call) -> str:
 
 @dataclass
 class Model:
-    """The script of a `ScriptedProvider`: gives the answers one after the other, and refuses what is
-    over its window."""
+    """The script of a `ScriptedProvider`: answers in order, and refuses requests over its
+    window."""
 
     count: Any
-    """Tokens of a text."""
+    """Tokenizer: returns the number of tokens of a text."""
     asked: list[Received] = field(default_factory=list)
-    """The requests that it answered, in order."""
+    """Answered requests, in order."""
     refused: int = 0
-    """Those that were over its window."""
+    """Number of requests over the window."""
     aside: int = 0
-    """Requests without tools: summaries of the framework's own, titles."""
+    """Number of requests without tools: the framework's own summaries and titles."""
 
     def __post_init__(self) -> None:
         self._lock = Lock()
@@ -165,14 +165,14 @@ class Model:
         return replace(reply, reasoning=f"Which part is next after step {at}?", signature=signature)
 
     def _size(self, received: Received) -> int:
-        """Return tokens as the model's provider counts them, more or less."""
+        """Return the tokens about as the model's provider counts them."""
         body = received.json
         model = (body.get("model") if isinstance(body, dict) else "") or received.path
         return round(self.count(received.body.decode()) * prior_of(str(model)))
 
 
 def _thinks(received: Received) -> bool:
-    """Does the request ask for thinking that can be sent again?"""
+    """Return whether the request asks for thinking that can be sent again."""
     body = received.json
     if "enerateContent" in received.path:
         return True
@@ -185,7 +185,7 @@ def _thinks(received: Received) -> bool:
 
 
 def neutral_history(steps: int = 12, every: int = 4, lines: int = 36) -> list[Message]:
-    """Return *steps* of two parallel calls, with a word of the person's before each *every*-th."""
+    """Return *steps* of two parallel calls, with a user message before each *every*-th."""
     messages = list[Message]()
     for n in range(steps):
         if n % every == 0:

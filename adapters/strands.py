@@ -19,7 +19,7 @@ PACKAGE = "strands-agents"
 
 
 def talk(job: Job) -> Talk:
-    """Hold turns: the first by a call, one that streams by `stream_async`, the rest by `invoke_async`."""
+    """Run the turns: the first by a call, one by `stream_async`, the rest by `invoke_async`."""
     refold = RefoldPlugin(job.compactor(format=FORMAT))
     agent = Agent(
         model=_model(job.url),
@@ -66,7 +66,7 @@ async def _stream(agent: Agent, turn: Turn) -> list[str]:
 
 
 def _history(steps: int = 12) -> list[Any]:
-    """Return one task that nobody interrupts, in the form of Converse."""
+    """Return one task without further user messages, in the format of Converse."""
     out = list[Any]()
     for wire in map(bedrock.encode, neutral_history(steps, every=steps)):
         if out and out[-1]["role"] == wire["role"]:
@@ -111,7 +111,7 @@ REGRESSIONS = (
 )
 
 
-# --- what it costs --------------------------------------------------------------------------------
+# --- timings --------------------------------------------------------------------------------------
 
 
 def _messages(length: int) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What came of a framework's conversation: judged by what reached the model, and by what was kept."""
+"""Judges a framework's conversation by the requests that reached the model and the kept history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,35 +29,34 @@ class Verdict:
 
     api: str
     answers: int
-    """Requests that the model answered."""
+    """Number of requests that the model answered."""
     refused: int
-    """Requests that were over its window."""
+    """Number of requests over the window."""
     invalid: int
-    """Requests that a provider would refuse, alone or for what they do not keep of the one before."""
+    """Number of requests that a provider would refuse, alone or because of the request before."""
     compactions: int
     rewritten: int
-    """Requests that do not begin with the one before: one a compaction at most."""
+    """Number of requests without the previous one as prefix: at most one per compaction."""
     forgetful: int
-    """Compactions of more than the window holds: the edits made before were lost, as by a
-    restart."""
+    """Number of compactions that began above the window, because earlier edits were lost."""
     missing: int
-    """Texts that were said and are not in the framework's history."""
+    """Number of texts that the framework's history lacks."""
     streamed: bool
-    """Did the stream bring the model's words as they were, in pieces?"""
+    """Whether the streams delivered the model's text unchanged and in pieces."""
     reports: int
-    """Figures of usage that the compactor has, in the process where they are fewest."""
+    """Number of usage reports of the compactor, in the process with the fewest."""
     errors: tuple[str, ...]
-    """What Refold logged, different ones."""
+    """Distinct errors that Refold logged."""
     keeps: bool
-    """Does the framework keep the whole history?"""
+    """Whether the framework keeps the whole history."""
     reporting: bool
-    """Is usage to be reported?"""
+    """Whether usage should be reported."""
     sent: int
     """Characters of the longest request."""
 
     @property
     def is_fine(self) -> bool:
-        """Did it go as it should?"""
+        """Whether the conversation went as it should."""
         faults = self.refused, self.invalid, self.forgetful, self.errors
         return (
             not any(faults)
@@ -77,9 +76,10 @@ def judge(
     keeps: bool = True,
     reporting: bool = True,
 ) -> Verdict:
-    """Judge a conversation whose parts, one a process, gave *results*.
+    """Judge a conversation from the *results* of its parts, one per process.
 
-    *keeps*: does the framework keep the whole history? *reporting*: is usage to be reported?
+    *keeps*: whether the framework keeps the whole history. *reporting*: whether usage should be
+    reported.
     """
     asked = model.asked
     api = next((name for part, name in APIS.items() if asked and part in asked[0].path), "")
@@ -111,9 +111,9 @@ def judge(
 
 
 def _entries(received: Received, api: str) -> list[Any]:
-    """Return the entries of a request, without the marks that clients move.
+    """Return the entries of a request without `cache_control`, which clients move.
 
-    Nor with the name of who speaks: Agent Framework gives the agent's only from its next run on.
+    Names are left out too: Agent Framework sends the agent's name only from its next run on.
     """
     return [
         {k: v for k, v in _unmark(entry).items() if k != "name"}
@@ -128,13 +128,13 @@ def _unmark(value: Any) -> Any:
 
 
 def _read_compactions(place: Path) -> list[int]:
-    """Return the tokens that each compaction began with."""
+    """Return the tokens before each compaction."""
     rows = [row for row in SQLiteStore(place / "refold.db").ledger() if row.edit is not None]
     return list({row.run: row.before for row in reversed(rows)}.values())
 
 
 def _is_streamed(deltas: Sequence[str]) -> bool:
-    """Do the pieces together say what the model said in the turns that stream?"""
+    """Return whether the pieces add up to the model's text in the streamed turns."""
     per_turn = len(SCRIPT) // len(TURNS)
     expected = "".join(
         answer.text for at, answer in enumerate(SCRIPT) if TURNS[at // per_turn].streams

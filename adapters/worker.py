@@ -1,4 +1,4 @@
-"""Run in a framework's environment: one task out of a JSON file, its result into another."""
+"""Runs one task from a JSON file in a framework's environment and writes the result to another."""
 
 import importlib
 import json
@@ -16,13 +16,13 @@ from adapters.pages import code_of
 from adapters.session import TURNS
 
 LENGTHS = (100, 1_000)
-"""Messages of the histories that are timed."""
+"""Lengths in messages of the timed histories."""
 CALLS = 15
-"""Calls that are timed at each length."""
+"""Number of timed calls at each length."""
 
 
 def main(name: str, task: Path, result: Path) -> None:
-    """Do a task of the framework *name*."""
+    """Run a task of the framework *name*."""
     given = json.loads(task.read_text(encoding="utf-8"))
     framework: Any = importlib.import_module(f"adapters.{name.replace('-', '_')}")
     answer = {"version": version(framework.PACKAGE), **_do(framework, name, given)}
@@ -54,7 +54,7 @@ def _do(framework: Framework, name: str, given: dict[str, Any]) -> dict[str, Any
 
 
 def collect_errors() -> list[str]:
-    """Return a list into which Refold's errors go that it logs, since they must not stop an agent."""
+    """Return a list that collects the errors that Refold only logs."""
     errors = list[str]()
 
     class Collect(logging.Handler):
@@ -81,8 +81,7 @@ def _compare(case: Regression) -> dict[str, Any]:
 
 
 def _time(timing: Timing) -> Iterator[float]:
-    """Yield milliseconds of a call at each length: the median while the history grows, of the time
-    that this process has the processor."""
+    """Yield the CPU milliseconds of a call at each length: the median while the history grows."""
     for length in LENGTHS:
         history = timing.history(length + 2 * CALLS)
         timing.run(history[:length])
@@ -95,7 +94,7 @@ def _time(timing: Timing) -> Iterator[float]:
 
 
 def iter_texts(value: Any, seen: set[int] | None = None) -> Iterator[str]:
-    """Yield every string in values and objects, whatever they are."""
+    """Yield every string in values and objects of any kind."""
     seen = set() if seen is None else seen
     if isinstance(value, str):
         yield value

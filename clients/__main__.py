@@ -1,7 +1,8 @@
-"""All agents, each four times: `python -m clients`, or some: `python -m clients pi codex`, or some ways:
-`python -m clients 'refold run'`. Exit code 1 when one failed.
+"""Run all agents four times each: `python -m clients`. Or only some agents, `python -m clients pi
+codex`, or some ways, `python -m clients 'refold run'`. Exit code 1 if one failed.
 
-They are taken from .clients (`make clients` installs them there) or the directory in REFOLD_CLIENTS.
+The agents are in .clients, where `make clients` installs them, or the directory in
+REFOLD_CLIENTS.
 """
 
 import json
@@ -70,7 +71,7 @@ HEAD = (
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Run those whose programs are *wanted*, print the table."""
+    """Run the *wanted* programs and print the table."""
     ways = [way for way in WAYS if way in wanted] or WAYS
     wanted = [name for name in wanted if name not in WAYS]
     install = Path(os.environ.get("REFOLD_CLIENTS", ".clients")).absolute()
@@ -92,7 +93,8 @@ def main(wanted: Sequence[str]) -> int:
 
 
 def find_trouble(client: Client, install: Path) -> str:
-    """Return why a program does not even start, as one that wants another Node or a download does; empty if it does."""
+    """Return why a program does not start, for example because it needs another Node or a download,
+    or an empty text."""
     program = program_path(client, install)
     if not program.exists():
         return f"{program} is not there"

@@ -1,4 +1,5 @@
-"""aider: base URL and key in the environment. It has no tools: the person shows it each log by `/run`, and it edits."""
+"""aider: base URL and key in the environment. It has no tools: the user shows it each log by
+`/run`, and it edits."""
 
 import re
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ PROMPT = (
     )
     + " Say that you are ready."
 )
-"""What the person says first: about 2,800 characters."""
+"""The user's first message, about 2,800 characters."""
 _ADD = f"Add the line of {{}} to {task.RESULT}, as the conventions say."
 _ASKS = re.compile(r"Add the line of (part-\d\d\.log) to ")
 _CONTENT = re.compile(rf"{re.escape(task.RESULT)}\n```\w*\n(.*?)```", re.DOTALL)
@@ -31,14 +32,14 @@ TURNS = (PROMPT, *(_ADD.format(part) for part in task.parts()))
 
 @dataclass
 class Editor:
-    """It adds a line to the result if its request shows the code, the name, and the result as it is."""
+    """A model that adds a line to the result if its request shows code, name and current result."""
 
     reads: list[str] = field(default_factory=list)
     reread: int = 0
-    """It cannot read: the person shows the logs."""
+    """Always 0: the user shows the logs."""
 
     def answer_aside(self, asked: Asked) -> str | None:
-        """Write the message of a commit."""
+        """Write a commit message."""
         return "docs: add a line to the result" if "# Diffs:" in asked.text else None
 
     def answer(self, asked: Asked) -> Reply:

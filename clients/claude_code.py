@@ -1,5 +1,5 @@
-"""Claude Code: base URL and key in the environment. It reads messages as JSON from its standard input, so the person
-can type one while it works."""
+"""Claude Code: base URL and key in the environment. It reads messages as JSON from standard input,
+so the user can type one while it works."""
 
 import json
 from collections.abc import Callable
@@ -54,4 +54,4 @@ def _client(model: str) -> Client:
 
 
 CLIENTS = (_client("claude-opus-5-5"), _client("claude-sonnet-4-5"))
-"""Opus is told of the second message in a system message, Sonnet at the end of a tool's result."""
+"""Opus gets the second message as a system message, Sonnet at the end of a tool result."""

@@ -1,4 +1,4 @@
-"""Cline: a provider of its own kind in ~/.cline/data/settings/providers.json."""
+"""Cline: a custom provider in ~/.cline/data/settings/providers.json."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def _configure(home: Path, url: str) -> Command:
 
 
 def _halves(path: str) -> list[dict[str, Any]]:
-    """Return what reads a file in two parts: it shows at most 8,000 characters of each."""
+    """Return the arguments that read a file in two parts: Cline shows only 8,000 characters."""
     middle = task.LINES // 2
     ends = ((1, middle), (middle + 1, task.LINES))
     return [{"path": path, "start_line": start, "end_line": end} for start, end in ends]

@@ -1,4 +1,4 @@
-"""Codex: a provider of one's own in ~/.codex/config.toml, which speaks Responses."""
+"""Codex: a custom provider for the Responses API in ~/.codex/config.toml."""
 
 from pathlib import Path
 

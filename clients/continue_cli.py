@@ -1,4 +1,4 @@
-"""Continue: a model of one's own in ~/.continue/config.yaml."""
+"""Continue: a custom model in ~/.continue/config.yaml."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`refold serve` as a process of its own."""
+"""`refold serve` in a separate process."""
 
 import socket
 import subprocess
@@ -28,7 +28,7 @@ class RunningGateway:
         self.url = url
 
     def counts(self) -> dict[str, float]:
-        """Return its counters, by name with labels."""
+        """Return its counters by name with labels."""
         with urllib.request.urlopen(f"{self.url}/metrics") as answer:
             lines = answer.read().decode().splitlines()
         pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
@@ -36,7 +36,7 @@ class RunningGateway:
 
 
 def total(counts: dict[str, float], name: str, label: str = "") -> int:
-    """Return the sum of a counter over all label sets that have *label*."""
+    """Return the sum of a counter over all label sets with *label*."""
     return int(
         sum(
             value for key, value in counts.items() if key.partition("{")[0] == name and label in key

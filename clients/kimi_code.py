@@ -1,4 +1,4 @@
-"""Kimi Code: a provider and a model of one's own in ~/.kimi-code/config.toml."""
+"""Kimi Code: a custom provider and model in ~/.kimi-code/config.toml."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The model, which alone is not real: it knows what stands in its request and nothing else, and its window is small."""
+"""The scripted model: it knows only its current request, and its window is small."""
 
 import json
 import time
@@ -11,28 +11,28 @@ from refold.testing.scripted_provider import Received, Reply
 from refold.tokens.count import exact
 
 WINDOW = 40_000
-"""Tokens that it takes, its answer's cap included, as Anthropic and OpenAI count it."""
+"""The window in tokens, which includes the output cap, as Anthropic and OpenAI count it."""
 
 
 class Asked(NamedTuple):
     """What the model sees of a request."""
 
     text: str
-    """All that stands in its messages, the newest last."""
+    """All text of its messages, the newest last."""
     has_tools: bool
 
 
 class Script(Protocol):
-    """What the model does."""
+    """The behaviour of the model."""
 
     reads: list[str]
-    """The files that it had read, in order."""
+    """Files read, in order."""
     reread: int
-    """Those of them whose codes an earlier request had told: what a compaction lost."""
+    """Number of reads of files whose codes an earlier request contained: what a compaction lost."""
 
     def answer_aside(self, asked: Asked) -> str | None:
-        """Answer what is beside the conversation: a title, a summary of the client's. None if this
-        is not."""
+        """Answer a request outside the conversation, such as one for a title or a client's summary,
+        else return None."""
         ...
 
     def answer(self, asked: Asked) -> Reply:
@@ -42,20 +42,20 @@ class Script(Protocol):
 
 @dataclass
 class Model:
-    """The script of a `ScriptedProvider`: refuses what is too long in the words of the API that asks, and leaves the
-    rest to *script*."""
+    """The script of a `ScriptedProvider`: refuses requests over its window in the words of their
+    API, and leaves the rest to *script*."""
 
     script: Script
     requests: list[Received] = field(default_factory=list)
-    """Those for an answer of the conversation that it answered."""
+    """Answered requests of the conversation."""
     refused: int = 0
-    """How many it refused with a context error."""
+    """Number of context errors."""
     aside: int = 0
-    """How many were beside the conversation: titles, summaries."""
+    """Number of requests outside the conversation: titles, summaries."""
     tokens: int = 0
-    """Of the requests that it answered."""
+    """Tokens of the answered requests."""
     asked_at: float = field(default_factory=time.monotonic)
-    """When the newest request came, or when it began to wait for the first."""
+    """Time of the newest request, or of the start before the first."""
 
     def __post_init__(self) -> None:
         self._count, self._lock = exact("o200k_base"), Lock()
@@ -89,7 +89,7 @@ class Model:
         )
 
     def _size(self, body: dict[str, Any]) -> int:
-        """Return tokens: of the texts, and of the tools as JSON."""
+        """Return the tokens of the texts and of the tools as JSON."""
         tools = body.get("tools")
         rest = {name: value for name, value in body.items() if name != "tools"}
         return self._count("\n".join(_texts(rest))) + (
@@ -98,7 +98,7 @@ class Model:
 
 
 def is_for_an_answer(received: Received) -> bool:
-    """Is it one of the four APIs' requests for an answer?"""
+    """Return whether the request asks one of the four APIs for an answer."""
     return received.method == "POST" and received.path.endswith(
         (
             "/chat/completions",
@@ -111,7 +111,7 @@ def is_for_an_answer(received: Received) -> bool:
 
 
 def refuse(target: str, size: int, cap: int) -> Reply:
-    """Return a context error as the API at *target* words it."""
+    """Return a context error in the words of the API at *target*."""
     if "/messages" in target:
         words = f"prompt is too long: {size} tokens > {WINDOW} maximum"
         if size <= WINDOW:
@@ -138,19 +138,19 @@ def refuse(target: str, size: int, cap: int) -> Reply:
 
 
 def history_text(body: dict[str, Any]) -> str:
-    """Return all that stands in the messages of a request."""
+    """Return the text of all messages of a request."""
     return "\n".join(
         _texts(body.get("messages") or body.get("input") or body.get("contents") or [])
     )
 
 
 def _cap(body: dict[str, Any]) -> int:
-    """Return the output tokens that are asked for; Gemini and Responses count the input alone."""
+    """Return the requested output tokens, 0 for Gemini and Responses, which count only input."""
     return int(body.get("max_tokens") or body.get("max_completion_tokens") or 0)
 
 
 def _thinks(body: dict[str, Any]) -> bool:
-    """Is thinking asked for? Anthropic's comes signed, that of Responses encrypted."""
+    """Return whether thinking is requested. Anthropic's is signed, that of Responses encrypted."""
     if "reasoning.encrypted_content" in (body.get("include") or ()):
         return True
     return (body.get("thinking") or {}).get("type") in {"enabled", "adaptive"}

@@ -1,4 +1,4 @@
-"""OpenCode: a provider of one's own in opencode.json."""
+"""OpenCode: a custom provider in opencode.json."""
 
 from collections.abc import Callable
 from pathlib import Path

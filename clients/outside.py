@@ -1,4 +1,4 @@
-"""The way out of the machine, which leads nowhere: a proxy that refuses, and notes who was asked for."""
+"""A proxy that refuses every connection to other machines and records their names."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,8 @@ from threading import Thread
 
 
 class WayOut:
-    """`environment` sends a program's requests for other machines here; `asked` are those machines."""
+    """A proxy: `environment` directs a program's requests here, `asked` has the other machines'
+    names."""
 
     def __init__(self, port: int) -> None:
         proxy = f"http://127.0.0.1:{port}"
@@ -19,7 +20,7 @@ class WayOut:
 
 @contextmanager
 def refuse_way_out() -> Iterator[WayOut]:
-    """Refuse, until the end of the block."""
+    """Run a refusing proxy for the `with` block."""
 
     class Refuse(BaseHTTPRequestHandler):
         def do_CONNECT(self) -> None:
@@ -29,7 +30,7 @@ def refuse_way_out() -> Iterator[WayOut]:
         do_GET = do_POST = do_HEAD = do_CONNECT  # noqa: N815 - the names of the server
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refuse)
     way = WayOut(server.server_port)

@@ -1,4 +1,4 @@
-"""pi: a provider of one's own in ~/.pi/agent/models.json."""
+"""pi: a custom provider in ~/.pi/agent/models.json."""
 
 from collections.abc import Callable
 from pathlib import Path

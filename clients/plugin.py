@@ -1,6 +1,6 @@
-"""The plugin inside the real Claude Code: `python -m clients.plugin`. It is installed as its documentation says; the
-scripted model runs tools, and looks at what the hook left out by the plugin's own MCP server. What counts is what then
-stands in the model's requests."""
+"""The plugin inside the real Claude Code: `python -m clients.plugin`. It is installed as its
+documentation says. The scripted model runs tools, and reads what the hook left out through the
+plugin's own MCP server. The model's later requests are judged."""
 
 import json
 import os
@@ -25,7 +25,7 @@ CLIENT = claude_code.CLIENTS[1]
 WORDS = ("-p", "--model", CLIENT.model, "--dangerously-skip-permissions")
 LONG = "cat part-01.log part-02.log part-03.log"
 HIDDEN = task.note("part-02.log", task.code("part-02.log"))
-"""What stands in the middle of that output."""
+"""Text in the middle of that output."""
 SERVER = "mcp__plugin_refold_refold__"
 STEPS: Sequence[tuple[str, dict[str, Any]]] = (
     ("Bash", {"command": LONG}),
@@ -35,13 +35,13 @@ STEPS: Sequence[tuple[str, dict[str, Any]]] = (
     (f"{SERVER}unfold", {"edit": "toolu_0001"}),
     ("Read", {"file_path": "part-05.log"}),
 )
-"""What the model calls, and with what."""
+"""Tool calls of the model with their arguments."""
 SEARCHES = 20
-"""How often it looks for a tool of a server that is not there yet."""
+"""Maximum number of searches for a tool of a server that is not connected yet."""
 
 
 def main() -> int:
-    """Print what is wrong; 1 if anything is."""
+    """Print what is wrong, and return 1 if anything is."""
     install = Path(os.environ.get("REFOLD_CLIENTS", ".clients")).absolute()
     troubles = list(try_plugin(install))
     for trouble in troubles:
@@ -52,14 +52,15 @@ def main() -> int:
 
 
 class Model:
-    """Calls one tool after another, then says so. Tools of servers it has to look for first."""
+    """A model that calls one tool after another, then says that it is done. It searches for tools
+    of servers first."""
 
     def __init__(self) -> None:
         self.requests = list[Received]()
         self.step = self.searches = 0
 
     def __call__(self, received: Received) -> Reply:
-        """Take the next step of a conversation; answer what is beside it."""
+        """Take the next step of a conversation, or answer a request outside it."""
         tools = [tool["name"] for tool in received.json.get("tools") or ()]
         if not is_for_an_answer(received) or not tools:
             return Reply("A title.")

@@ -1,4 +1,5 @@
-"""What the model does for an agent with tools: it reads file after file, notes each code once, and writes the result."""
+"""The model's behaviour for an agent with tools: it reads file after file, notes each code once,
+and writes the result."""
 
 import re
 from collections.abc import Callable
@@ -9,38 +10,39 @@ from clients.model import Asked
 from refold.testing.scripted_provider import Call, Reply
 
 STEPS = 120
-"""Answers after which it gives up."""
+"""Number of answers after which it gives up."""
 INSTRUCTION = 8_000
-"""Characters at the end of a request in which a client asks for a summary."""
+"""Characters at the end of a request that may contain a client's request for a summary."""
 TRIES = 8
-"""Readings of one file in a row. The shell of Qwen Code shows an output as empty now and then, without a gateway as well."""
+"""Reads of one file in a row. The shell of Qwen Code sometimes shows empty output, also without a
+gateway."""
 ASKS_SUMMARY = re.compile(r"Do NOT call any tools|Create a handoff summary")
-"""Claude Code, Kimi Code."""
+"""Summary requests of Claude Code and Kimi Code."""
 
 
 @dataclass
 class Reader:
-    """It reads the first file whose code its request does not tell, and tells a code once, with the call that follows
-    its reading. With all of them it writes the result, by the names that the request tells, and again if the request
-    asks for a last line. So what a compaction loses is read once more, or missing in the result. A shell that shows
-    nothing of a file is asked again, `TRIES` times. A client's own summary gets the codes in its request.
-    """
+    """A model that reads the first file whose code is not in its request, and states a code once,
+    with the next call. With all codes it writes the result by the names in the request, and again
+    if the request asks for a last line. So anything that a compaction loses is read again or
+    missing in the result. A file with empty output is read again, up to `TRIES` times. A client's
+    own summary gets the codes of its request."""
 
     read: Callable[[str], Call]
-    """The client's tool that reads a file of the working directory."""
+    """Returns a call of the client's tool that reads a file of the working directory."""
     shell: Callable[[str], Call]
-    """Its tool that runs a command."""
+    """Returns a call of its tool that runs a command."""
     end: Call | None = None
-    """What ends its task, if words do not."""
+    """Call that ends its task, if text does not."""
     reads: list[str] = field(default_factory=list)
     reread: int = 0
     seen: set[str] = field(default_factory=set)
-    """The files whose codes a request has told."""
+    """Files whose codes were in a request."""
     steps: int = 0
 
     def answer_aside(self, asked: Asked) -> str | None:
-        """Return the task and the codes for a title or a summary, which clients ask for without
-        tools, or with all of them at the end of the history."""
+        """Return the task and the codes for a title or a summary, which clients request without
+        tools, or with all tools at the end of the history."""
         if asked.has_tools and not ASKS_SUMMARY.search(asked.text[-INSTRUCTION:]):
             return None
         notes = (

@@ -1,4 +1,4 @@
-"""One run of one agent: alone, or through the gateway."""
+"""One run of one agent, alone or through the gateway."""
 
 import json
 import os
@@ -21,59 +21,62 @@ from refold.cli.run import end_process
 from refold.testing.scripted_provider import ScriptedProvider
 
 SECONDS = 240
-"""That a run may take."""
+"""Maximum duration of a run in seconds."""
 LATE_AFTER = 9
-"""Answers after which the person types something more."""
+"""Number of answers after which the user types the next text."""
 QUIET = 60
-"""Seconds after which a client that asks the model nothing has stopped, and waits for the person."""
+"""Seconds without a model request after which a client has stopped and waits for the user."""
 REFOLD = (sys.executable, "-m", "refold")
 RUN = "refold run"
 WAYS = ("direct", "window told", "window not told", RUN)
-"""Without the gateway; with it and the window in refold.toml; with it, and the window to be learnt from a context error;
-set up for the model itself, and started by `refold run`, which puts a gateway between them."""
+"""Without the gateway; with it and the window in refold.toml; with it and the window learnt from a
+context error; configured for the model itself and started by `refold run`, which puts a gateway
+between them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of it. Counts and tokens are sums over the run."""
+    """The result of a run. Counts and tokens are sums over the run."""
 
     client: Client
     way: str
     requests: int
-    """Answered by the model, of the conversation itself."""
+    """Requests of the conversation that the model answered."""
     aside: int
-    """Answered by the model, beside the conversation: titles, the client's own summaries."""
+    """Other requests that the model answered: titles, the client's own summaries."""
     refused: int
     """Context errors of the model."""
     errors: int
     """Errors that reached the client."""
     tokens_before: int
-    """That the client sent: those that the model got and, as the gateway estimates them, those that edits saved."""
+    """Tokens that the client sent: those that the model got, plus the gateway's estimate of those
+    that edits saved."""
     tokens_sent: int
-    """That the model got, in requests that it answered."""
+    """Tokens of the requests that the model answered."""
     edited: int
-    """Requests that went out edited."""
+    """Requests that were sent with edits."""
     reread: int
-    """Readings of files whose codes the model had seen."""
+    """Repeated reads of files whose codes the model had seen."""
     invalid: int
-    """Of all that reached the model, refused ones included, those that `refold.check` finds fault with."""
+    """Requests with a violation that `refold.check` finds, including refused ones."""
     unsaid: int
-    """Of those that the model answered, those that lack what the person asks for in the open turn."""
+    """Answered requests that lack the user's request of the open turn."""
     mistaken: int
-    """Of those, the ones in which Refold takes for the person's what the person did not say."""
+    """Answered requests in which Refold attributes other text to the user."""
     status: int
-    """The client's exit status; -1 when it was stopped."""
+    """Exit code of the client, or -1 if it was stopped."""
     is_done: bool
-    """Is the result there, and right?"""
+    """Whether the result is there and right."""
     seconds: float
     machines: tuple[str, ...]
-    """Other machines that it wanted to reach."""
+    """Other machines that it tried to reach."""
     printed: str
-    """The end of what it printed."""
+    """End of its output."""
 
     @property
     def is_fine(self) -> bool:
-        """Did it go as it should? Alone a context error must come; through the gateway nothing may be seen of it."""
+        """Whether the run went as it should. Alone, a context error must come. Through the gateway,
+        the client must not see one."""
         if self.way == "direct":
             return self.errors > 0
         faults = (
@@ -84,7 +87,7 @@ class Outcome:
 
 
 def run(client: Client, way: str, install: Path) -> Outcome:
-    """Run *client*, installed in *install*, in a directory of its own that is gone afterwards."""
+    """Run *client*, installed in *install*, in a temporary directory."""
     model = Model(client.make_script())
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
@@ -138,7 +141,7 @@ def run(client: Client, way: str, install: Path) -> Outcome:
 
 
 def _count(gateway: RunningGateway | None, model: Model) -> dict[str, int]:
-    """Return what the gateway counted; without one, what the model saw."""
+    """Return the gateway's counts, or without a gateway the model's."""
     sent = model.tokens
     if gateway is None:
         return {
@@ -162,7 +165,7 @@ def _count(gateway: RunningGateway | None, model: Model) -> dict[str, int]:
 
 
 def _read_report(home: Path, model: Model) -> dict[str, int]:
-    """Return what `refold report` says afterwards, of the store that the user has."""
+    """Return the figures of `refold report` afterwards, from the user's store."""
     report = subprocess.run(
         [*REFOLD, "report", "--json"],
         env={"HOME": str(home), "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
@@ -170,10 +173,10 @@ def _read_report(home: Path, model: Model) -> dict[str, int]:
         capture_output=True,
         check=False,
     )
-    if report.returncode:  # no store: no call came to the gateway
+    if report.returncode:  # no store: the gateway got no call
         return {"tokens_before": 0, "tokens_sent": model.tokens, "edited": 0, "errors": 1}
     total = json.loads(report.stdout)["total"]
-    sums = (total, total["unreported"])  # aider asks for no usage in its streams
+    sums = (total, total["unreported"])  # aider requests no usage in its streams
     return {
         "tokens_before": model.tokens + sum(each["would_input"] - each["input"] for each in sums),
         "tokens_sent": model.tokens,
@@ -183,13 +186,13 @@ def _read_report(home: Path, model: Model) -> dict[str, int]:
 
 
 def program_path(client: Client, install: Path) -> Path:
-    """Return where a client's program is."""
+    """Return the path of a client's program."""
     folder = install / client.package if client.is_python else install / "node_modules"
     return folder / ("bin" if client.is_python else ".bin") / client.program
 
 
 def bare_environment(home: Path, install: Path) -> dict[str, str]:
-    """Return an environment that knows nothing of the user, with the Node that was installed."""
+    """Return an environment without the user's variables, with the installed Node."""
     quiet = {
         "TERM": "dumb",
         "NO_COLOR": "1",
@@ -204,7 +207,7 @@ def bare_environment(home: Path, install: Path) -> dict[str, str]:
 def _run_program(
     program: list[str], command: Command, work: Path, environment: dict[str, str], model: Model
 ) -> tuple[int, str]:
-    """Run it to its end, and type what the person types; return its exit status and its output."""
+    """Run the program while the user's texts are typed. Return its exit code and output."""
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(
             [*program, *command.arguments],
@@ -229,7 +232,8 @@ def _run_program(
 def type_texts(
     process: subprocess.Popen[bytes], texts: tuple[str, ...], model: Model, until: float
 ) -> None:
-    """Write to a program's standard input: the next text when the model has given some more answers, or is asked no more."""
+    """Write to a program's standard input: the next text after some more answers of the model, or
+    once it is asked no more."""
     assert process.stdin is not None
     for at, text in enumerate(texts):
         while (

@@ -1,5 +1,6 @@
-"""Sessions that go on: `python -m clients.sessions`. Each client works, its session is compacted and exported, and it
-takes one more turn on what was written. What then reaches the model must be valid, and be the view."""
+"""Resumed sessions: `python -m clients.sessions`. Each client works, its session is compacted and
+exported, and it takes one more turn on the export. The model must then get a valid request that is
+the view."""
 
 import json
 import os
@@ -28,15 +29,15 @@ MORE = "Say which word comes next, please."
 
 @dataclass(frozen=True)
 class Way:
-    """How a client is asked, and asked again."""
+    """How a client is started, and resumed."""
 
     client: Client
     first: tuple[str, ...]
     again: Callable[[dict[str, str]], tuple[str, ...]]
-    """Gets what `refold export --json` says."""
+    """Returns the arguments from the output of `refold export --json`."""
     read: Callable[[str], Call]
     before: Callable[[dict[str, str]], tuple[str, ...]] | None = None
-    """What is run first, with what was exported."""
+    """Returns the command to run first from the same output."""
 
 
 _CLAUDE = ("-p", "--model", "claude-sonnet-4-5", "--dangerously-skip-permissions")
@@ -72,7 +73,7 @@ WAYS = (
 
 
 def main() -> int:
-    """Run all, or those whose programs are named; 1 if one failed."""
+    """Run all, or the named programs, and return 1 if one failed."""
     install = Path(os.environ.get("REFOLD_CLIENTS", ".clients")).absolute()
     troubles = {
         way.client.name: go_on(way, install)
@@ -85,7 +86,7 @@ def main() -> int:
 
 
 def go_on(way: Way, install: Path) -> str:
-    """Return what went wrong; empty if nothing did."""
+    """Return what went wrong, or an empty text."""
     steps = 0
 
     def answer(received: Received) -> Reply:
@@ -156,7 +157,7 @@ def go_on(way: Way, install: Path) -> str:
 
 
 def _read(listing: FoundSession) -> Any:
-    """Return a session's file, or the session alone if the file has others."""
+    """Return a session's file, or only the session if the file has others too."""
     if listing.path.suffix != ".db":
         return listing.path.read_bytes()
     return session_files.read(listing.path, listing.id).payload
@@ -170,7 +171,7 @@ def _refold(*words: str) -> Any:
 
 
 def _judge(asked: Received, api: str, viewed: dict[str, Any], longest: int) -> str:
-    """Is the request valid, does it end with what is asked, and is it the view?"""
+    """Judge whether the request is valid, ends with the new question, and is the view."""
     if faults := check(asked.json, api):
         return f"invalid: {faults}"
     text = history_text(asked.json)

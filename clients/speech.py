@@ -1,4 +1,4 @@
-"""What a person said, in the requests that reached the model."""
+"""Counts of the user's messages in the requests that reached the model."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -11,16 +11,16 @@ from refold.testing.scripted_provider import Received
 from refold.text.summary_wrapper import summary_in, without_summary
 
 BEGINNING = 40
-"""Characters of a request that are compared: in a summary a long one loses its middle."""
+"""Characters of a request that are compared: a summary cuts the middle of a long one."""
 NOTES = ("<system-reminder>", "<total_tokens>", "This is how Claude Code", "Today's date is")
-"""Words of clients, which no person says here."""
+"""Words that only clients write here, never the user."""
 
 
 def count_unsaid(requests: Sequence[Received], client: Client) -> int:
-    """Count *requests* that lack what the person asks for in the open turn, word for word.
+    """Count the *requests* that lack the verbatim user message of the open turn.
 
-    Of a client with many turns each request is one turn; in one turn, what is typed later counts
-    from the first request on that has it, and is missing in all if none has it.
+    For a client with many turns each message is one turn. Within one turn, text typed later counts
+    from the first request that has it on, and is missing in all if none has it.
     """
     texts = [_text_beside_summaries(received, client.api) for received in requests]
     if len(client.turns) > 1:
@@ -38,8 +38,8 @@ def count_unsaid(requests: Sequence[Received], client: Client) -> int:
 
 
 def count_mistaken(requests: Sequence[Received], client: Client) -> int:
-    """Count *requests* in which `refold.speakers`, or a summary's list of requests, takes for the
-    person's what the person did not say."""
+    """Count the *requests* in which `refold.speakers`, or a summary's list of requests, attributes
+    other text to the user."""
     texts = [text for turn in client.turns for text in turn]
     return sum(
         not all(_is_said(words, texts) for words in _person_words(received, client.api))
@@ -48,7 +48,8 @@ def count_mistaken(requests: Sequence[Received], client: Client) -> int:
 
 
 def _is_said(words: str, texts: Sequence[str]) -> bool:
-    """Does this begin as one of *texts*, perhaps behind a manual, with no client's note in it?"""
+    """Return whether this begins as one of *texts*, perhaps after a manual, without client
+    notes."""
     is_text = any(text[:BEGINNING] in words for text in texts)
     return is_text and not any(note in words for note in NOTES)
 

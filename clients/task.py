@@ -1,4 +1,4 @@
-"""The task: find the code of each of many long files, and write all of them to a file, with the
+"""The task: find the code in each of many long files, and write all of them to a file with the
 names that a long prompt gives them."""
 
 import random
@@ -7,10 +7,10 @@ from pathlib import Path
 
 PARTS = 20
 LINES = 150
-"""Of each file; about 2,200 tokens."""
+"""Lines of each file, about 2,200 tokens."""
 RESULT = "result.md"
 LATE = f"One thing more: add a last line to {RESULT} that says checked by rowan-9, please."
-"""What the person types while the agent works, where a client takes that."""
+"""Text that the user types while the agent works, if a client supports that."""
 LAST_LINE = "checked by rowan-9"
 _WORDS = (
     "cache",
@@ -39,18 +39,18 @@ def parts() -> tuple[str, ...]:
 
 
 def code(part: str) -> str:
-    """Return the code that stands in a file."""
+    """Return the code in a file."""
     return f"{random.Random(part).getrandbits(32):08x}"
 
 
 def name(part: str) -> str:
-    """Return what the prompt calls a file."""
+    """Return the prompt's name for a file."""
     dice = random.Random(f"name of {part}")
     return f"{dice.choice(_COLOURS)}-{dice.choice(_BIRDS)}-{part[5:7]}"
 
 
 def rules() -> str:
-    """Return the rules of the result, one for each file: about 3,000 characters on one line."""
+    """Return the rules of the result, one per file: about 3,000 characters on one line."""
     return " ".join(
         f"Rule {n}: in the result {part.removesuffix('.log')} goes by the name of {name(part)}, since "
         "the people who read it know the machine that wrote this log by no other name."
@@ -65,7 +65,7 @@ PROMPT = (
     f"nothing to {RESULT} before you know all codes. These are the rules for the names. {rules()} "
     "When the result is written, say so in one sentence."
 )
-"""What the person asks for: about 3,500 characters."""
+"""The user's prompt, about 3,500 characters."""
 
 
 def lay_out(place: Path) -> None:
@@ -81,40 +81,39 @@ def lay_out(place: Path) -> None:
 
 
 def read_codes(text: str) -> dict[str, str]:
-    """Read the codes that stand in a text, by file: in a log, in a note, in the result."""
+    """Return the codes in a text by file: in a log, a note, or the result."""
     return {f"part-{number}.log": value for number, value in _CODE.findall(text)}
 
 
 def read_names(text: str) -> dict[str, str]:
-    """Read the names that rules in a text give, by file."""
+    """Return the names that the rules in a text give, by file."""
     return {f"part-{number}.log": value for number, value in _NAME.findall(text)}
 
 
 def note(part: str, value: str) -> str:
-    """Return the code of a part as `read_codes` reads it."""
+    """Return the code of a part as a note that `read_codes` reads."""
     return f"{part.removesuffix('.log')} code {value}"
 
 
 def line(part: str, given_name: str, value: str) -> str:
-    """Return the line of the result on a part."""
+    """Return the result's line for a part."""
     return f"{part.removesuffix('.log')} {given_name} code {value}"
 
 
 def write_command(lines: list[str]) -> str:
-    """Return the command that writes the result, and prints how many lines it has."""
+    """Return the command that writes the result and prints its number of lines."""
     count = f"grep -c . {RESULT} | sed 's/^/lines in the result: /'"  # Gemini CLI refuses $(...)
     return f"cat > {RESULT} <<'END'\n" + "\n".join(lines) + f"\nEND\n{count}"
 
 
 def count_written(text: str) -> int:
-    """Return how many lines the result has, as a text tells what that command prints; 0 if it does
-    not."""
+    """Return the number of lines of the result from the output of that command, or 0."""
     counts = _WROTE.findall(text)
     return int(counts[-1]) if counts else 0
 
 
 def is_done(place: Path, *, late: bool = False) -> bool:
-    """Is the result there, and right? With *late*, the line that was asked for later is in it."""
+    """Return whether the result is right. With *late*, it must have the line requested later."""
     path = place / RESULT
     expected = [line(part, name(part), code(part)) for part in parts()] + [LAST_LINE] * late
     return path.is_file() and path.read_text(encoding="utf-8").splitlines() == expected

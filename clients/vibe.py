@@ -1,4 +1,4 @@
-"""Mistral Vibe: a provider and a model of one's own in ~/.vibe/config.toml."""
+"""Mistral Vibe: a custom provider and model in ~/.vibe/config.toml."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from refold.codecs.codec import Codec
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks the network
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise it uses the network
 
 PARTS = {
     "Compacting": ["refold"],
@@ -71,8 +71,8 @@ def is_codec(module: ModuleType) -> bool:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """The names in a module's `__all__`, or those that it defines without an underscore; of a codec
-    not those that every codec has."""
+    """Return the names in a module's `__all__`, or its names without an underscore. For a codec,
+    leave out the names that every codec has."""
     names = getattr(module, "__all__", None)
     if names is not None:
         return [name for name in names if not (is_codec(module) and name in CODEC)]
@@ -98,14 +98,14 @@ def targets(node: ast.stmt) -> list[ast.expr]:
 
 
 def describe(module: ModuleType, name: str) -> str:
-    """The first sentence of the text below a value where it is assigned, else of its docstring."""
+    """Return the first sentence of the string below a value's assignment, or of its docstring."""
     value, below = getattr(module, name), text_below(module, name)
     has_own = isinstance(value, ModuleType) or inspect.isclass(value) or inspect.isroutine(value)
     return first_sentence(below or (inspect.getdoc(value) or "" if has_own else ""))
 
 
 def text_below(module: ModuleType, name: str) -> str:
-    """The string that stands below the assignment of a value, in its module or where it is from."""
+    """Return the string below a value's assignment, in its module or where it is imported from."""
     homes = [
         module.__name__,
         *re.findall(
@@ -126,7 +126,7 @@ def text_below(module: ModuleType, name: str) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence, without the codes of systems that it follows."""
+    """Return the first sentence, without the ids of seed rows."""
     paragraph = " ".join(text.split("\n\n", maxsplit=1)[0].split())
     paragraph = re.sub(r" \((?:[SCX]\d?-\d+[,; ]*)+\)", "", paragraph)
     sentence = re.match(r".*?[.:?](?= [A-Z*`]|$)", paragraph)
@@ -134,7 +134,7 @@ def first_sentence(text: str) -> str:
 
 
 def signature(value: object, name: str) -> str:
-    """The call that makes or runs *value*, without annotations."""
+    """Return the signature that creates or calls *value*, without annotations."""
     is_plain = inspect.isclass(value) or inspect.isroutine(value)
     if not is_plain or value is Any or getattr(value, "_is_protocol", False):
         return name
@@ -162,13 +162,13 @@ def spell_parameters(parameters: Iterable[inspect.Parameter]) -> Iterator[str]:
 
 
 def spell_default(value: object) -> str:
-    """The default as Python writes it, or `...` if that is long."""
+    """Return the default as Python code, or `...` if that is long."""
     text = repr(value)
     return text if len(text) <= 20 and "<" not in text else "..."
 
 
 def write() -> str:
-    """The whole page."""
+    """Return the whole page."""
     lines = [HEAD]
     for title, modules in PARTS.items():
         lines.append(f"## {title}\n")

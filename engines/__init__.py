@@ -1,1 +1,1 @@
-"""The blocks of docs/corpus.md on the engines themselves: `make engines`."""
+"""Runs the blocks of docs/corpus.md on the engines themselves: `make engines`."""

@@ -1,8 +1,8 @@
 """Run the blocks of docs/corpus.md on the engines, all or some: `python -m engines ray polars`.
 
-Each makes `segments.jsonl` of `sessions.jsonl` in a directory of its own, which must hold what one
-process makes of it. Environments are in .engines or the directory in REFOLD_ENGINES. Exit code 1
-when one failed.
+Each turns `sessions.jsonl` into `segments.jsonl` in its own directory. The rows must equal those of
+a single process. Environments are in .engines or the directory in REFOLD_ENGINES. Exit code 1 if
+one failed.
 """
 
 import json
@@ -37,11 +37,11 @@ ENGINES = {
     "polars": ("all", "polars"),
     "data-juicer": ("data-juicer", "py-data-juicer"),
 }
-"""Each with its environment and its package."""
+"""Engines with their environment and package."""
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Run those that are *wanted*, or all, and print a table."""
+    """Run the *wanted* engines, or all, and print a table."""
     root = Path(os.environ.get("REFOLD_ENGINES", ".engines")).absolute()
     lines, failures = list[list[str]](), list[str]()
     with tempfile.TemporaryDirectory() as place:
@@ -76,7 +76,7 @@ def main(wanted: Sequence[str]) -> int:
 def run_engine(
     python: Path, name: str, sessions: Path, expected: Sequence[str]
 ) -> tuple[float, str]:
-    """Run an engine's block, and return its seconds and what else is to be said.
+    """Run an engine's block, and return its seconds and a remark.
 
     Raises RuntimeError if it fails, AssertionError if its rows are not those *expected*.
     """
@@ -119,8 +119,8 @@ def _environment(place: Path, python: Path) -> dict[str, str]:
 
 
 def _tell_killed(place: Path) -> str:
-    """Return what became of the batches. Raises AssertionError unless a worker was killed that had
-    begun some, and others have done more than there are."""
+    """Return how many batches the killed and the other workers began. Raises AssertionError if the
+    killed worker had begun none, or no other worker went on."""
     workers, killed = (
         json.loads((place / "workers.json").read_text()),
         (place / "killed").read_text(),

@@ -1,6 +1,8 @@
-"""Ray Data with several workers, one of which is killed in the middle: `python -m engines.killed_worker`.
+"""Ray Data with several workers, one of which is killed in the middle: `python -m
+engines.killed_worker`.
 
-It writes what came of `sessions.jsonl` to `segments.jsonl`, and the process ids of the workers.
+It writes the segments of `sessions.jsonl` to `segments.jsonl`, and the process ids of the
+workers.
 """
 
 import json
@@ -20,18 +22,18 @@ from engines.sessions import TO
 from refold.corpus import unroll_batch
 
 BATCHES = 16
-"""Each takes a tenth of a second at least, so that the middle can be met."""
+"""Number of batches, each of at least 0.1 seconds, so that a worker can be killed in the middle."""
 
 
 def unroll_slowly(batch: dict[str, Any], place: str) -> dict[str, Any]:
-    """Return the segments of a batch, and leave a mark of the process that has begun it."""
+    """Return the segments of a batch, and record the process that began it."""
     (Path(place) / f"{os.getpid()}-{uuid4().hex}").touch()
     time.sleep(0.1)
     return dict(unroll_batch(batch, to=TO))
 
 
 def kill_one(place: Path) -> None:
-    """Kill the first worker that has begun its third batch."""
+    """Kill the first worker that began its third batch."""
     while True:
         begun = Counter(path.name.partition("-")[0] for path in place.iterdir())
         busy = [pid for pid, batches in begun.items() if batches >= 3]

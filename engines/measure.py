@@ -1,7 +1,9 @@
-"""What a corpus costs on this machine: `python -m engines.measure [SESSIONS MESSAGES [TO]]`.
+"""Measures the cost of a corpus on this machine: `python -m engines.measure [SESSIONS MESSAGES
+[TO]]`.
 
-Synthetic sessions are made in each worker, which is not measured, then cut and compacted. A core's
-hour is an hour of CPU time of the function; *speed-up* is by the clock, so it needs an idle machine.
+Each worker makes synthetic sessions, which is not measured, then cuts and compacts them. A core
+hour is an hour of the function's CPU time. *speed-up* is wall-clock time, so it needs an idle
+machine.
 """
 
 import sys
@@ -24,19 +26,19 @@ CORPUS, MILLION, MACHINES, CORES = 100_000, 1_000_000, 32, 16
 
 
 class Cost(NamedTuple):
-    """What one session cost."""
+    """The cost of one session."""
 
     seconds: float
     """CPU time of the function."""
     tokens: int
     written: int
-    """Bytes of its rows as JSON text."""
+    """Size of its rows as JSON text in bytes."""
     memory: int
-    """The most bytes that the worker has had so far."""
+    """Peak memory of the worker so far in bytes."""
 
 
 def measure_session(name: str, to: int, messages: int, seed: int) -> Cost:
-    """Return what a session of so many *messages* costs a function."""
+    """Return the cost of a function for a session of *messages* messages."""
     record = make_session(messages, seed)
     began = process_time()
     rows = FUNCTIONS[name](record, to=to)
@@ -48,9 +50,11 @@ def measure_session(name: str, to: int, messages: int, seed: int) -> Cost:
 def measure(
     name: str, workers: int, sessions: int, messages: int, to: int
 ) -> tuple[float, list[Cost]]:
-    """Return the seconds by the clock that *workers* take, and the costs of all sessions."""
+    """Return the wall-clock seconds of *workers*, and the costs of all sessions."""
     with ProcessPoolExecutor(workers) as pool:
-        list(pool.map(partial(measure_session, name, to, 31), range(workers * 4)))  # they start
+        list(
+            pool.map(partial(measure_session, name, to, 31), range(workers * 4))
+        )  # start the workers
         began = perf_counter()
         costs = list(pool.map(partial(measure_session, name, to, messages), range(sessions)))
         return perf_counter() - began, costs

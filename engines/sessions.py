@@ -1,4 +1,4 @@
-"""Synthetic trajectories as a table of JSON text, and what a single process makes of them."""
+"""Synthetic trajectories as a table of JSON text, and their segments from a single process."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -10,13 +10,13 @@ from benchmarks.synthetic import turns
 from refold.corpus import unroll_batch
 
 TO = 4_000
-"""Tokens of the window in the blocks of the page."""
+"""Window in tokens in the blocks of the page."""
 BROKEN = {"id": "broken", "messages": "none"}
-"""A row that holds no session: it comes back as a row that says so."""
+"""Row without a session. It comes back as a row with an error."""
 
 
 def write_sessions(path: Path, count: int, messages: int) -> None:
-    """Write *count* sessions of *messages* messages each, every one of them another."""
+    """Write *count* different sessions of *messages* messages each."""
     with path.open("w", encoding="utf-8") as file:
         file.writelines(f"{json.dumps(make_session(messages, seed))}\n" for seed in range(count))
 
@@ -27,7 +27,7 @@ def make_session(messages: int, seed: int) -> dict[str, str]:
 
 
 def _chat(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a session as Chat Completions has them."""
+    """Yield the messages of a session in the format of Chat Completions."""
     for kind, fields in turns(count, seed):
         text = fields["text"]
         match kind:
@@ -50,7 +50,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def unroll_here(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """Return what one process makes of *rows*, as `in_order` gives it."""
+    """Return the segments of *rows* from one process, sorted by `in_order`."""
     rows = list(rows)
     columns = unroll_batch({name: [row[name] for row in rows] for name in rows[0]}, to=TO)
     return in_order(

@@ -1,7 +1,7 @@
-"""`make release`: build, check, and print what was checked. Exit code 1 if something is wrong.
+"""`make release`: build, check, and print the checks. Exit code 1 if something is wrong.
 
-`python -m release cli gateway` tries these extras alone; `python -m release container` the
-Containerfile alone.
+`python -m release cli gateway` tries only these extras, `python -m release container` only the
+Containerfile.
 """
 
 import sys
@@ -23,7 +23,7 @@ from release.packages import (
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Do the *wanted* checks, or all."""
+    """Run the *wanted* checks, or all."""
     PLACE.mkdir(parents=True, exist_ok=True)
     failures = list[str]()
     extras = [name for name in wanted if name != "container"] or ["", *EXTRAS]
@@ -44,7 +44,7 @@ def main(wanted: Sequence[str]) -> int:
 
 
 def check_packages(extras: Sequence[str], *, is_whole: bool) -> list[str]:
-    """Build, and install each of the *extras*; return what went wrong. Raises `CheckError`."""
+    """Build, install each of the *extras*, and return what went wrong. Raises `CheckError`."""
     sdist, wheel = build()
     print(f"{check_contents(sdist, wheel)}; twine check --strict: passed")
     rows, failures = list[tuple[str, ...]](), list[str]()

@@ -1,10 +1,10 @@
-"""The Containerfile and compose.yaml, linted; and what the Containerfile says done without an engine.
+"""Lints the Containerfile and compose.yaml, and runs the Containerfile's instructions without an
+engine.
 
-Its commands run in the order in which they stand, in a directory that stands for the image's root:
-absolute paths lead there. The image's Python is a copy of one of this machine, without packages. Of
-the first stage the second has what it copies and nothing more. Then the gateway is started with the
-image's environment, user and command, is asked whether it is healthy, answers, and is stopped in
-the middle of a stream.
+Its commands run in order in a directory that stands for the image's root: absolute paths are mapped
+into it. The image's Python is a copy of one of this machine, without packages. The second stage
+gets only what it copies from the first. Then the gateway is started with the image's environment,
+user and command. It must report that it is healthy, answer, and stop in the middle of a stream.
 """
 
 import json
@@ -31,7 +31,7 @@ FILE = ROOT / "Containerfile"
 COMPOSE = ROOT / "compose.yaml"
 PORT = "8484"
 _PATH = re.compile(r"(?<![\w./:}])/(?=(?:opt|src|wheels|var/lib/refold)\b)")
-"""The absolute paths that the Containerfile makes."""
+"""Absolute paths that the Containerfile creates."""
 _SKIPPED = (
     "config-*",
     "test",
@@ -47,17 +47,17 @@ TOKEN = "a-token-for-this-check"
 
 @dataclass(slots=True)
 class Image:
-    """What the instructions have made so far."""
+    """The state of the image after the instructions so far."""
 
     root: Path
     port: str
     directory: str = "/"
     environment: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
-    """The last USER, HEALTHCHECK, ENTRYPOINT, CMD and STOPSIGNAL."""
+    """Last USER, HEALTHCHECK, ENTRYPOINT, CMD and STOPSIGNAL."""
 
     def here(self, text: str) -> str:
-        """Return a text of the Containerfile with its paths below `root`, and its port."""
+        """Return a text of the Containerfile with the paths and the port of this check."""
         return _PATH.sub(f"{self.root}/", text).replace(PORT, self.port)
 
     def variables(self) -> dict[str, str]:
@@ -76,13 +76,14 @@ class Image:
 
 
 def check_compose() -> str:
-    """Return that compose.yaml is as its specification wants it. Raises `CheckError`."""
+    """Check compose.yaml against its specification; return a line for the report. Raises
+    `CheckError`."""
     run([TOOLS / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE], PLACE)
     return "compose.yaml: valid by the schema of the Compose Specification"
 
 
 def read_instructions(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the instructions of a Containerfile, each in a line."""
+    """Yield the instructions of a Containerfile, each on one line."""
     lines = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     for line in lines.replace("\\\n", " ").splitlines():
         if line.strip():
@@ -91,7 +92,7 @@ def read_instructions(text: str) -> Iterator[tuple[str, str]]:
 
 
 def check_container() -> list[tuple[str, str]]:
-    """Do what the Containerfile says; return what was seen. Raises `CheckError`."""
+    """Run the Containerfile's instructions and return the findings. Raises `CheckError`."""
     run([TOOLS / "hadolint", "--strict-labels", FILE], PLACE)
     rows = [("hadolint", "no fault")]
     place = PLACE / "container"
@@ -113,7 +114,7 @@ def check_container() -> list[tuple[str, str]]:
 
 
 def _begin_stage(image: Image, _: str, rest: str) -> None:
-    """Begin with an image that has Python, and nothing else; what came before is another stage."""
+    """Begin a stage with an image that has only Python. What came before is another stage."""
     if not rest.startswith("python:3."):
         raise CheckError(f"FROM {rest}: this check knows images of Python")
     earlier = image.root.with_name("build")
@@ -124,7 +125,7 @@ def _begin_stage(image: Image, _: str, rest: str) -> None:
 
 
 def _copy_python(home: Path) -> None:
-    """Copy this Python, or that of REFOLD_PYTHON, without its packages; pip comes out of it."""
+    """Copy this Python, or that of REFOLD_PYTHON, without its packages but with pip."""
     python = os.environ.get("REFOLD_PYTHON") or sys.executable
     code = "import os, sys, sysconfig as s; print(os.path.realpath(sys.executable)); "
     code += "print(s.get_path('stdlib')); print(s.get_config_var('LIBDIR'))"
@@ -166,7 +167,7 @@ def _copy(image: Image, _: str, rest: str) -> None:
 
 
 def _context(sources: Sequence[str]) -> set[str]:
-    """Return those of *sources* that .dockerignore lets in."""
+    """Return the *sources* that .dockerignore lets in."""
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     wanted = {line[1:] for line in lines if line.startswith("!")}
     return {source for source in sources if source.partition("/")[0] in wanted}
@@ -203,13 +204,15 @@ _INSTRUCTIONS = {
 
 
 def _try_gateway(image: Image, upstream: str) -> list[tuple[str, str]]:
-    """Start it, ask it, and stop it in the middle of a stream. Raises `CheckError`."""
+    """Start, call and stop the gateway in the middle of a stream. Raises `CheckError`."""
     command = json.loads(image.settings["ENTRYPOINT"]) + json.loads(image.settings["CMD"])
     health = json.loads(image.settings["HEALTHCHECK"].partition("CMD ")[2])
     refused = _end_of(image, command)
     if "REFOLD_ADMIN_TOKEN" not in refused or refused.count("\n") > 1:
         raise CheckError(f"without an admin token: {refused}")
-    command = command[: command.index("--upstream")]  # the providers, which are not asked here
+    command = command[
+        : command.index("--upstream")
+    ]  # the providers, which this check does not call
     start = time.monotonic()
     with _start(image, [*command, "--upstream", upstream]) as process:
         while subprocess.run(
@@ -236,7 +239,7 @@ def _try_gateway(image: Image, upstream: str) -> list[tuple[str, str]]:
 
 
 def _user(image: Image) -> dict[str, int]:
-    """Return whom a process runs as: the image's user, if this one may become another."""
+    """Return the user of a process: the image's user, if the current user may switch to it."""
     names = ("user", "group")
     ids = zip(names, map(int, image.settings["USER"].split(":")), strict=True)
     return dict(ids) if os.getuid() == 0 else {}
@@ -266,7 +269,7 @@ def _start(
 
 
 def _end_of(image: Image, command: Sequence[str]) -> str:
-    """Return what a command writes that ends by itself."""
+    """Return the output of a command that ends on its own."""
     with _start(image, command, {}) as process:
         process.wait(60)
     return _log(image)

@@ -1,4 +1,4 @@
-"""Environments of one who installs something: nothing of this directory, and nothing of the user's."""
+"""Environments of a user who installs something, without this directory or any user settings."""
 
 import os
 import shutil
@@ -10,16 +10,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PLACE = Path(os.environ.get("REFOLD_RELEASE", ROOT / ".release")).absolute()
 TOOLS = PLACE / "tools" / "bin"
-"""twine, uv, pipx and the linters, as requirements/release.txt pins them."""
+"""twine, uv, pipx and the linters, as pinned in requirements/release.txt."""
 
 
 class CheckError(Exception):
-    """Something is not as it should be; the message says what."""
+    """Raised if a check fails. The message says what is wrong."""
 
 
 def variables(home: Path) -> dict[str, str]:
-    """Return the environment variables of a user who has nothing yet, but who reaches the same
-    package index."""
+    """Return the environment variables of a new user who reaches the same package index."""
     index = {name: text for name, text in os.environ.items() if name.startswith(("PIP_", "UV_"))}
     config = [Path.home() / ".config/pip/pip.conf", Path.home() / ".pip/pip.conf"]
     own = [("PIP_CONFIG_FILE", str(path)) for path in config if path.is_file()]
@@ -33,8 +32,8 @@ def run(
     *,
     expected: int = 0,
 ) -> str:
-    """Run a command in *place* and return what it wrote. Raises `CheckError` for another exit code
-    than *expected*."""
+    """Run a command in *place*; return its output. Raises `CheckError` unless it exits as
+    *expected*."""
     done = subprocess.run(
         list(map(str, words)),
         cwd=place,
@@ -52,12 +51,12 @@ def run(
 
 
 def create_environment(home: Path) -> Path:
-    """Return the interpreter of a new virtual environment at *home*, which has no package."""
+    """Return the interpreter of a new, empty virtual environment at *home*."""
     shutil.rmtree(home, ignore_errors=True)
     venv.create(home)
     return home / "bin" / "python"
 
 
 def megabytes(folder: Path) -> float:
-    """Return the size of all files below *folder*."""
+    """Return the size of all files below *folder* in megabytes."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6

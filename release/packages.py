@@ -1,4 +1,4 @@
-"""The wheel and the sdist: built, looked into, and installed with each extra."""
+"""Builds the wheel and the sdist, checks their contents, and installs them with each extra."""
 
 import shutil
 import subprocess
@@ -47,18 +47,18 @@ EXTRAS = {
     "testing": "from refold.testing import transcripts; transcripts()",
     "zst": "import zstandard, refold.session_files",
 }
-"""What somebody who installs an extra can do then, and could not before."""
+"""What a user can do with each extra, and not without it."""
 LIBRARY = """
 import refold
 from refold.session_files import demo_session
 view = refold.compact(demo_session(), to=50_000)
 assert view.edits and view.tokens <= 50_000, view
 """
-"""What works without any extra."""
+"""What works without extras."""
 
 
 def build() -> tuple[Path, Path]:
-    """Build the sdist of what git has, and the wheel out of the sdist. Raises `CheckError`."""
+    """Build the sdist from the files in git, and the wheel from the sdist. Raises `CheckError`."""
     shutil.rmtree(DIST, ignore_errors=True)
     words = [TOOLS / "uv", "build", "--no-build-isolation", "--python", TOOLS / "python"]
     run([*words, "--out-dir", DIST, ROOT], PLACE)
@@ -68,8 +68,8 @@ def build() -> tuple[Path, Path]:
 
 
 def check_contents(sdist: Path, wheel: Path) -> str:
-    """Return what is in both, in a line. Raises `CheckError` for anything else than the package in
-    the wheel, or than what git has in the sdist."""
+    """Return a line on the contents of both. Raises `CheckError` if the wheel has anything but the
+    package, or the sdist anything but the files in git."""
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     tracked = set(subprocess.check_output(listed, cwd=ROOT, text=True).splitlines())
     tracked = {name for name in tracked if (ROOT / name).exists()}
@@ -93,14 +93,14 @@ def check_contents(sdist: Path, wheel: Path) -> str:
 
 
 def has_packages(extra: str) -> bool:
-    """Are there packages for an extra with this Python? OpenHands wants 3.12 or later."""
+    """Return whether the extra has packages for this Python. OpenHands needs 3.12 or later."""
     markers = (Requirement(line).marker for line in PROJECT["optional-dependencies"][extra])
     return any(marker is None or marker.evaluate() for marker in markers)
 
 
 def check_extra(wheel: Path, extra: str) -> tuple[str, int, float]:
-    """Install the wheel with an extra, none if it is empty, into a clean environment, use it there,
-    and return what works, packages and megabytes. Raises `CheckError`."""
+    """Install the wheel with an extra, or none if it is empty, into a clean environment and use it
+    there. Return what works, packages and megabytes. Raises `CheckError`."""
     home = PLACE / "extra"
     python = create_environment(home)
     before = megabytes(home)
@@ -122,14 +122,14 @@ def check_extra(wheel: Path, extra: str) -> tuple[str, int, float]:
 
 
 def _code_without(python: Path) -> int:
-    """Return what the command line ends with where no extra asks for it: others bring click too."""
+    """Return the command line's exit code without its extra. Other extras bring click too."""
     code = "import sys; from importlib.util import find_spec as f; "
     code += "sys.exit(0 if f('click') and f('rich') else 2)"
     return subprocess.run([python, "-c", code], check=False).returncode
 
 
 def check_runners(wheel: Path) -> list[tuple[str, str]]:
-    """Run the command out of the wheel by uvx and by pipx; return the commands and what they said.
+    """Run the command from the wheel with uvx and pipx, and return the commands and their output.
     Raises `CheckError`."""
     package = f"{wheel}[cli,gateway]"
     place = PLACE / "runners"

@@ -1,6 +1,6 @@
 """The functions of `refold.corpus` as operators of Data-Juicer (docs/corpus.md).
 
-Name this file below `custom_operator_paths` in a recipe.
+Name this file under `custom_operator_paths` in a recipe.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,14 @@ Columns = dict[str, list[Any]]
 
 
 class _RefoldMapper(Mapper):
-    """Makes rows of each sample, in the columns of a function of `refold.corpus`; the sample's other
-    columns stay beside each of its rows."""
+    """Base of the operators: makes rows of each sample with the columns of a function of
+    `refold.corpus`. Each row also has the sample's other columns."""
 
     _batched_op = True
     function: ClassVar[Callable[..., Columns]]
 
     def __init__(self, settings: dict[str, Any] | None = None, **options: Any) -> None:
-        """Take the function's *settings*; *options* are those of every operator."""
+        """Take the function's *settings*, and the *options* that every operator has."""
         super().__init__(**options)
         self._settings = settings or {}
 
@@ -53,20 +53,20 @@ class RefoldCompactMapper(_RefoldMapper):
 
 @OPERATORS.register_module("refold_stats_mapper")
 class RefoldStatsMapper(_RefoldMapper):
-    """Says how large a session is: `settings` of `stats`."""
+    """Measures a session: `settings` of `stats`."""
 
     function = staticmethod(corpus.stats_batch)
 
 
 @OPERATORS.register_module("refold_check_mapper")
 class RefoldCheckMapper(_RefoldMapper):
-    """Says what a provider would refuse of a session: `settings` of `check`."""
+    """Lists what a provider would refuse in a session: `settings` of `check`."""
 
     function = staticmethod(corpus.check_batch)
 
 
 @OPERATORS.register_module("refold_repair_mapper")
 class RefoldRepairMapper(_RefoldMapper):
-    """Mends what a provider would refuse of a session: `settings` of `repair`."""
+    """Repairs what a provider would refuse in a session: `settings` of `repair`."""
 
     function = staticmethod(corpus.repair_batch)
