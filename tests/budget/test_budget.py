@@ -1,4 +1,5 @@
-"""What a budget refuses, reads and aims at. Figures are tokens; triggers have tests of their own (test_triggers.py)."""
+"""Validation, checks and targets of a budget. Figures are tokens. Triggers are in
+test_triggers.py."""
 
 from typing import Any
 
@@ -16,13 +17,13 @@ UNNAMED = "the request names no model and no window is given"
 
 
 def moment(tokens: int, window: int | None = None) -> Moment:
-    """A moment of a request of so many tokens, for a window of so many."""
+    """Return a moment for a request and a window of these tokens."""
     context = find_window("", window)
     return Moment(View.of(()), tokens, context.window, context.reason)
 
 
 def usage(tokens: int) -> dict[str, int]:
-    """What a provider says of a call whose request and answer took so many tokens together."""
+    """Return a provider's usage whose request and answer have this sum of tokens."""
     return {"prompt_tokens": tokens - 1, "completion_tokens": 1}
 
 
@@ -65,8 +66,8 @@ def test_a_target_that_is_not_a_number_of_tokens_is_named_in_the_error() -> None
 
 
 def test_a_window_function_is_not_called_before_a_request_names_its_model() -> None:
-    """It may know its own models only, and raise for any other name; or give a default, which is not the window that
-    figures contradict."""
+    """It may know only its own models and raise for other names, or return a default that is not
+    the window."""
     asked: list[str] = []
 
     def windows(model: str) -> Window:
@@ -80,7 +81,7 @@ def test_a_window_function_is_not_called_before_a_request_names_its_model() -> N
 
 
 def test_only_a_budget_with_numeric_trigger_and_soft_has_a_floor() -> None:
-    """Below it nothing else is looked at: no window, no time, no last compaction."""
+    """Below the floor no window, time or last compaction is looked up."""
     assert Budget(5, 1).floor == 5
     assert Budget(5, Fraction(0.5), soft=3).floor == 3
     assert Budget(5, 1, soft=Tokens(3)).floor == 0
@@ -92,7 +93,8 @@ def test_only_a_budget_with_numeric_trigger_and_soft_has_a_floor() -> None:
 
 
 def test_an_elapsed_trigger_does_not_fire_without_a_clock() -> None:
-    """`check` of a view alone, seconds unknown: a trigger of time does not fire, not even after one second."""
+    """`check` of a view alone knows no time, so an elapsed trigger does not fire, not even after
+    one second."""
     view = View.of([user("a")])
     assert Budget(Elapsed(1), 0).check(view) == "none"
     assert Budget(Elapsed(1), 0).observe(view).now == 0
@@ -105,7 +107,8 @@ def test_a_payload_without_a_model_has_no_window_and_the_reason_says_so() -> Non
 
 
 def test_a_check_tells_whether_its_trigger_counts_from_the_last_compaction() -> None:
-    """The hysteresis (conformance 51) is for figures of tokens; what counts from the last compaction has none."""
+    """The hysteresis (conformance 51) applies to token figures, not to what counts from the last
+    compaction."""
     view = View.of([user("a")])
     assert Budget(EveryN(1), 0, soft=Elapsed(5)).judge(Moment(view, 1)).is_periodic
     assert not Budget(Tokens(1), 0).judge(Moment(view, 1)).is_periodic
@@ -115,7 +118,8 @@ def test_a_check_tells_whether_its_trigger_counts_from_the_last_compaction() -> 
 
 
 def test_check_usage_without_a_usage_reports_that_there_is_none() -> None:
-    """Conformance 45: that there is none, not that the request is small; there is no threshold either."""
+    """Conformance 45: a missing usage is reported as missing, not as a small request. There is no
+    threshold either."""
     assert Budget(10, 5).check_usage(None) == Check(
         "none", 0, None, "there is no usage: nothing can be said"
     )
@@ -167,8 +171,8 @@ def test_a_fraction_of_an_unknown_window_as_target_is_half_of_the_request() -> N
 def test_a_forced_compaction_aims_below_the_current_size(
     tokens: int, target: int, progress: float, goal: int
 ) -> None:
-    """S2-39, conformance 11: to the target, or where it fits already, smaller by the share *progress* and one token
-    at least; never below nothing."""
+    """S2-39, conformance 11: to the target, or, if it fits already, smaller by the share *progress*
+    and at least one token, never below zero."""
     budget = Budget(10**6, target, progress=progress)
     assert budget.compute_goal(moment(tokens)) == goal
     assert budget.compute_goal(moment(tokens), budget.judge(moment(tokens))) == goal

@@ -1,4 +1,4 @@
-"""A compactor that is given nothing but a model: when it acts by itself, and how far it goes."""
+"""A compactor that only gets a model: when it compacts by itself, and how far."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ def conversation(steps: int, words: str = WORDS) -> list[Any]:
 
 
 def run(compactor: Compactor, steps: int, system: str = "") -> list[tuple[int, bool]]:
-    """Tokens of each request, and whether it was compacted in that turn."""
+    """Return the tokens of each request, and whether it was compacted in that turn."""
     history, sizes = conversation(steps), list[tuple[int, bool]]()
     head = [{"role": "system", "content": system}] if system else []
     for stop in range(1, len(history) + 1, 2):
@@ -70,7 +70,7 @@ def test_a_compacted_request_has_at_most_the_goal_plus_the_system_prompt():
 
 
 def test_the_default_goal_of_a_small_window_is_half_of_its_room():
-    """The prices of a model may be known, its window small: the window counts."""
+    """Even if the model's prices are known."""
     window = find_window("gpt-4o").window
     assert window is not None
     view = Compactor(model="gpt-4o")(conversation(60), budget=Budget(10_000, 5_000))

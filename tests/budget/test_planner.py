@@ -1,4 +1,4 @@
-"""When a compaction is due for the bill's sake: laws of the planner, and sessions that it runs through."""
+"""When a compaction pays off: laws of the planner, and simulated sessions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -67,7 +67,7 @@ def test_a_plan_is_also_due_with_an_expired_cache_or_at_the_start_of_a_turn(
 def test_refetched_tokens_raise_the_goal_and_never_make_a_plan_due(
     request: Figures, rates: Rates, refetched: int
 ):
-    """The brake: it never compacts earlier, and comes down less far."""
+    """Refetched tokens never make it compact earlier, and make it compact less."""
     braked = replace(request, refetched=request.refetched + refetched)
     assert find_goal(braked) == find_goal(request) + refetched
     if find_plan(request, rates) is None:
@@ -127,7 +127,7 @@ def test_a_compaction_within_a_tool_loop_is_due_at_a_larger_size():
 
 
 def test_a_longer_cache_lifetime_makes_more_sizes_due():
-    """Whoever waits for a lapse that does not come waits in vain."""
+    """Waiting for a lapse of the cache that never comes is useless."""
     hour = replace(TWENTIETH, lifetime=3600.0)
     assert PRIOR.lapse_share(3600) < PRIOR.lapse_share(300) < PRIOR.lapse_share(10) == 1.0
     at = Figures(tokens=60_000, unedited=200_000, fixed=10_000, past=100)
@@ -139,7 +139,7 @@ def test_a_longer_cache_lifetime_makes_more_sizes_due():
 
 
 def test_sessions_that_end_soon_are_left_alone():
-    """Learned from the sessions of a store: none had more than twenty calls."""
+    """Learned from a store in which no session had more than twenty calls."""
     ends_at_twenty = CallCounts(dict.fromkeys(range(20), 40))
     at = Figures(tokens=150_000, unedited=150_000, fixed=10_000, past=18)
     assert find_plan(at, TWENTIETH) is not None
@@ -155,7 +155,7 @@ def test_the_prior_is_dated_and_expects_less_of_large_requests():
 
 
 def bill(calls: Sequence[int], rates: Rates, *, plans: bool, fixed: int = 15_000) -> list[float]:
-    """What the calls of a session cost in all after each, of which each adds some tokens."""
+    """Return the total cost of a session after each call, each of which adds some tokens."""
     shown = unedited = fixed
     floor, total, totals = 0, 0.0, list[float]()
     for past, new in enumerate(calls):
@@ -172,7 +172,7 @@ def bill(calls: Sequence[int], rates: Rates, *, plans: bool, fixed: int = 15_000
 @pytest.mark.parametrize("read", [0.025, 0.05, 0.1])
 @pytest.mark.parametrize("growth", [400, 1_000, 1_832, 4_000])
 def test_f32_a_long_session_costs_less_and_no_session_costs_much_more(read: float, growth: int):
-    """Version 0.1 lost up to 12.7 % where a session ended soon after a compaction."""
+    """Version 0.1 lost up to 12.7 % if a session ended soon after a compaction."""
     rates = replace(TWENTIETH, read=read)
     calls = [growth] * 400
     ratios = [
@@ -199,7 +199,7 @@ TWO_PRICES = replace(TWENTIETH, hour=2.0)
 
 
 def bill_of_pauses(pauses: Sequence[float], tokens: int, rates: Rates) -> float:
-    """What calls of equal size cost after these pauses, the first of which finds nothing cached."""
+    """Return the cost of calls of equal size after these pauses. The first finds nothing cached."""
     total = rates.w * tokens
     for pause in pauses:
         total += rates.w * tokens if pause > rates.lifetime else rates.r * tokens
@@ -212,7 +212,7 @@ def bill_of_pauses(pauses: Sequence[float], tokens: int, rates: Rates) -> float:
     read=st.sampled_from([0.025, 0.05, 0.1]),
 )
 def test_law_the_cheaper_cache_lifetime_is_chosen_for_known_pauses(tokens, share, read):
-    """Of a session whose pauses are known, none or many between five minutes and an hour."""
+    """For sessions with no pauses or many pauses between five minutes and an hour."""
     rates = replace(TWO_PRICES, read=read)
     pauses = [900.0 if n % 10 < 10 * share else 20.0 for n in range(200)]
     short, hour = (bill_of_pauses(pauses, tokens, r) for r in (rates, rates.for_an_hour()))
@@ -220,7 +220,7 @@ def test_law_the_cheaper_cache_lifetime_is_chosen_for_known_pauses(tokens, share
 
 
 def test_without_known_pauses_the_request_size_decides_the_cache_lifetime():
-    """Of recorded pauses 5 % are over five minutes; what they cost grows with the request."""
+    """5 % of recorded pauses are over five minutes. Their cost grows with the request."""
     chosen = [
         is_hour_cheaper(tokens, (), TWO_PRICES, 70) for tokens in range(5_000, 300_000, 5_000)
     ]

@@ -59,7 +59,8 @@ def talk(turns: int) -> list[dict]:
     ],
 )
 def test_a_trigger_fires_exactly_at_its_threshold(trigger, window, at):
-    """S0-03 S0-12 S0-17 S0-19 S1-19 S4-14: at least, never more than; one below does not fire (C0-4)."""
+    """S0-03 S0-12 S0-17 S0-19 S1-19 S4-14: fires at the threshold, not one token below it
+    (C0-4)."""
     assert [trigger(moment(n, window)).is_reached for n in (at - 1, at, at + 1)] == [
         False,
         True,
@@ -83,7 +84,7 @@ def test_a_fraction_trigger_compacts_only_from_its_share_of_the_window():
     ("window", "says"), [(None, "names no model"), (0, "switched off"), (16_000, "nothing is left")]
 )
 def test_reserve_never_fires_without_a_usable_window_and_says_why(window, says):
-    """S1-39, conformance 44: unknown or disabled is no number."""
+    """S1-39, conformance 44: an unknown or disabled window is not a number."""
     reading = Reserve(16_000)(moment(10**9, window))
     assert not reading.is_reached
     assert reading.threshold is None
@@ -152,7 +153,7 @@ def test_a_predicate_gets_the_view_and_is_named_in_the_reason():
 
 @given(st.lists(st.booleans(), min_size=1, max_size=5))
 def test_any_is_logical_or_and_all_is_logical_and(values):
-    """X-1: triggers of different units, joined."""
+    """X-1: triggers of different units are combined."""
     terms = [Predicate(lambda _, v=v: v) for v in values]
     assert Any(*terms)(moment()).is_reached is any(values)
     assert All(*terms)(moment()).is_reached is all(values)
@@ -187,7 +188,8 @@ def test_invalid_triggers_windows_and_budgets_are_refused(wrong):
 
 
 def test_soft_and_hard_levels_have_separate_triggers():
-    """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14: soft suggests, hard forces; the figure is the one crossed (C2-8, X-1)."""
+    """S2-03 S2-04 S2-11 S2-12 S2-13 S2-14: soft suggests, hard forces; the figure is the one
+    crossed (C2-8, X-1)."""
     compact = refold.Compactor(
         [Summarize(keep=2)], refold.Budget(Tokens(10**6), 100, soft=Messages(5) | Tokens(400))
     )
@@ -202,7 +204,7 @@ def test_soft_and_hard_levels_have_separate_triggers():
 
 
 def test_never_allows_only_manual_compaction():
-    """S2-39: with an automatic trigger that is switched off, a user can still ask for it."""
+    """S2-39: with the automatic trigger switched off, a user can still request a compaction."""
     compact = refold.Compactor([Summarize(keep=2, max_tokens=300)], refold.Budget(Never(), 200))
     history = conversation(40)
     assert compact(history).attempts == ()
@@ -211,7 +213,7 @@ def test_never_allows_only_manual_compaction():
 
 
 def test_a_messages_trigger_reduces_the_number_of_messages():
-    """S3: a condition such as `messages > 100`, though the tokens are few."""
+    """S3: a condition such as `messages > 100`, even if the tokens are few."""
     compact = refold.Compactor(
         [ClearToolResults(keep=1), Summarize(keep=4)], refold.Budget(Messages(40), 10**6)
     )
@@ -266,7 +268,7 @@ def test_acompact_counts_pending_tokens_too():
     ],
 )
 def test_windows_are_looked_up_by_model_name(model, window):
-    """S1-39: the pattern counts that spells most; a name that is in no row is unknown."""
+    """S1-39: the most specific pattern wins; a name without a row is unknown."""
     assert lookup_window(model) == window
 
 
@@ -311,7 +313,7 @@ def test_every_spelling_of_a_model_has_the_same_window_and_price(name, other):
     ],
 )
 def test_a_name_that_only_resembles_a_known_model_is_unknown(name):
-    """Other kinds of models, and models of which each host serves another window."""
+    """Other kinds of models, and models whose window depends on the host."""
     assert lookup_window(name) is None
     assert PRICES.lookup(name) is None
 

@@ -1,4 +1,4 @@
-"""A session to work on."""
+"""A session as test data."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Shells complete commands, options, files, and the ids of sessions: in a real bash."""
+"""Shell completion of commands, options, files and session ids, in a real bash."""
 
 import os
 import pty

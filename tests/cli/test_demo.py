@@ -1,4 +1,4 @@
-"""The demo: its session is believable, its proofs prove something."""
+"""The demo: its session is believable, and its checks can fail."""
 
 import json
 import re

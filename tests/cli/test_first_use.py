@@ -1,4 +1,4 @@
-"""What somebody who meets the command line for the first time tries, and the words they get."""
+"""The first attempts of a new user of the command line, and the messages they get."""
 
 import json
 import os
@@ -27,7 +27,8 @@ from tests.support.command_line import refold, set_home
 
 
 def test_an_empty_file_name_does_not_mean_the_current_directory(file, monkeypatch) -> None:
-    """`refold compact "$FILE"` compacted all that was below, if the shell knew no FILE."""
+    """`refold compact "$FILE"` once compacted everything below the current directory if FILE was
+    unset."""
     monkeypatch.chdir(file.parent)
     done = refold("compact", "", "--to", "5k")
     assert done.code == 2 and "an empty name is no session" in done.err
@@ -43,7 +44,7 @@ def test_all_commands_print_the_same_error_if_no_session_is_named(command) -> No
 def test_an_export_that_does_not_fit_on_the_disk_leaves_no_partial_file(
     tmp_path, monkeypatch
 ) -> None:
-    """Its client took the part for a session of its own."""
+    """The client once took the partial file for a session of its own."""
     set_home(monkeypatch, tmp_path)
     file = write_pi_session(tmp_path)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -67,7 +68,8 @@ def test_a_mistyped_option_of_run_is_not_taken_for_a_command(capsys) -> None:
 
 
 def test_suggested_commands_name_the_store_of_the_edits(file) -> None:
-    """They named no store, so `refold diff` showed nothing and `refold revert` took nothing back."""
+    """They once named no store, so `refold diff` showed nothing and `refold revert` reverted
+    nothing."""
     store = file.parent / "my edits.db"
     option = f"--store {terminal.argument(store)}"
     nothing = refold("accept", file, "--store", file.parent / "my edits.refold")
@@ -90,7 +92,7 @@ def test_suggested_commands_name_the_store_of_the_edits(file) -> None:
 
 
 def test_paths_are_quoted_for_the_shell(tmp_path, monkeypatch) -> None:
-    """A shell knows no home behind a quote."""
+    """A shell does not expand `~` after a quote."""
     set_home(monkeypatch, tmp_path)
     home = Path.home()
     assert terminal.argument(home / "a/会话.jsonl") == "~/a/会话.jsonl"
@@ -102,7 +104,7 @@ def test_paths_are_quoted_for_the_shell(tmp_path, monkeypatch) -> None:
 
 
 def test_the_json_list_has_session_ids_and_costs(tmp_path, monkeypatch) -> None:
-    """It had no ids, and silently neither the order nor the projects that were asked for."""
+    """It once had no ids, and silently ignored the requested order and projects."""
     set_home(monkeypatch, tmp_path)
     dear, cheap = write_pi_session(tmp_path), tmp_path / ".pi/agent/sessions/--b--/x_bbbb2222.jsonl"
     cheap.parent.mkdir()
@@ -127,7 +129,7 @@ def test_the_json_list_has_session_ids_and_costs(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize("coding", ["utf-16", "utf-16-be"])
 @pytest.mark.parametrize("form", ["messages", "request", "lines"])
 def test_utf16_files_written_by_powershell_are_read(tmp_path, coding, form) -> None:
-    """Its `>` makes UTF-16 of everything."""
+    """PowerShell's `>` writes UTF-16."""
     history = [*demo_session(3), {"role": "user", "content": "请把超时改成 30 秒"}]
     value = history if form == "messages" else {"model": "m", "messages": history}
     text = json.dumps(value, ensure_ascii=False)
@@ -143,7 +145,7 @@ def test_utf16_files_written_by_powershell_are_read(tmp_path, coding, form) -> N
 
 def test_commands_show_a_gateways_session_as_it_was_sent(tmp_path) -> None:
     """Results that are clipped anew for each call are in no store: the page showed them clipped,
-    the commands whole, as if nothing had been done."""
+    the commands in full."""
     store, log = tmp_path / "refold.db", "\n".join(f"line {n} of a long log" for n in range(6_000))
     call = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"command": "make"}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": log}
@@ -190,7 +192,7 @@ def test_a_reserve_that_leaves_no_tokens_is_reported(file) -> None:
 
 
 def test_a_session_without_tool_calls_has_no_tool_tokens(tmp_path) -> None:
-    """What frames messages counted as results of tools."""
+    """The overhead of messages once counted as tool results."""
     file = tmp_path / "a.json"
     chat = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
     file.write_text(json.dumps(chat))

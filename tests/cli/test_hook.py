@@ -1,4 +1,5 @@
-"""`refold hook`: what Claude Code's hooks are answered, and that what is left out is found again."""
+"""`refold hook`: its answers to Claude Code's hooks, and that everything left out can be found
+again."""
 
 import json
 import os
@@ -23,7 +24,7 @@ BASH = {"interrupted": False, "isImage": False, "stderr": ""}
 
 
 class Client:
-    """Writes a session as Claude Code does, and asks the hook about each result."""
+    """Writes a session as Claude Code does, and calls the hook for each result."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "5e5510aa-0000-4000-8000-000000000000.jsonl"
@@ -46,7 +47,7 @@ class Client:
             file.write(json.dumps(line) + "\n")
 
     def ask(self, tool: str, asked, response, call: str = "", **fields):
-        """Return what the hook answers: None if that is nothing."""
+        """Return the hook's answer, or None."""
         event = {"session_id": self.path.stem, "transcript_path": str(self.path), "cwd": "/src",
                  "hook_event_name": "PostToolUse", "tool_name": tool, "tool_input": asked,
                  "tool_response": response, "tool_use_id": call or f"toolu_{self.number}", **fields}  # fmt: skip
@@ -55,7 +56,7 @@ class Client:
         return json.loads(done.out)["hookSpecificOutput"]["updatedToolOutput"] if done.out else None
 
     def run(self, command: str, output: str, show=str) -> str:
-        """Run a command; return what the model sees of its output."""
+        """Run a command and return the output that the model gets."""
         call = f"toolu_{self.number}"
         self.say(
             "assistant",
@@ -263,7 +264,7 @@ def test_a_results_file_with_a_torn_or_newer_line_is_still_read(tmp_path) -> Non
     ],
 )
 def test_the_hook_and_the_session_reader_import_no_heavy_modules(module, heavy) -> None:
-    """Nor does it if a result was seen before and the session's file is read."""
+    """Not even if the result was seen before and the session's file is read."""
     code = f"import sys, {module}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,

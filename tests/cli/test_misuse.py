@@ -1,4 +1,5 @@
-"""What the command line must not do: write over sessions, keep edits of a run that fails, guess, or show a traceback."""
+"""What the command line must not do: overwrite sessions, keep edits of a failed run, guess, or show
+a traceback."""
 
 import json
 import os
@@ -119,7 +120,7 @@ def test_b16_a_file_name_instead_of_a_command_suggests_the_stats_command(file) -
 
 @pytest.mark.parametrize("output", ["out.json", "link.json"])
 def test_an_output_file_is_unchanged_if_the_new_one_does_not_fit_on_the_disk(file, output) -> None:
-    """On a full disk half of a request stood in place of the earlier one, and no file was named."""
+    """On a full disk, half a request once replaced the earlier one, and the error named no file."""
     (file.parent / "out.json").write_text("[]")
     (file.parent / "link.json").symlink_to("out.json")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -217,7 +218,7 @@ def test_a_store_inside_the_directory_is_not_read_as_a_session(folder) -> None:
 
 @pytest.fixture
 def shut_folder(tmp_path):
-    """A directory with a session beside one that may not be looked into."""
+    """Return a directory with a session and a folder that may not be read."""
     if os.geteuid() != 0:
         pytest.skip("needs another user")
     for folder_above in (
@@ -324,7 +325,7 @@ def test_a_closed_standard_input_is_reported(file, command) -> None:
 
 
 def test_f27_an_interrupt_during_startup_prints_nothing(tmp_path) -> None:
-    """The interrupt comes while the first of the slow imports waits for it."""
+    """The interrupt comes during the first slow import."""
     waiting = "import os, time\nos.write(2, b'!')\nwhile True:\n    time.sleep(0.01)\n"
     (tmp_path / "click.py").write_text(waiting)
     env = {
@@ -342,7 +343,7 @@ def test_f27_an_interrupt_during_startup_prints_nothing(tmp_path) -> None:
 
 
 def test_f27_a_child_process_handles_sigint_even_if_its_parent_ignores_it() -> None:
-    """Under `nohup` or `&` the tests that interrupt a child waited for one that ignores it."""
+    """Under `nohup` or `&`, tests that interrupt a child process once waited for ever."""
     code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -394,7 +395,7 @@ def test_a_very_large_target_is_kept_exactly(file) -> None:
     "how", [["--dry-run"], ["--preview"], [], ["--json"], ["-o", "-"]], ids=" ".join
 )
 def test_a_missed_target_is_exit_code_1(file, how) -> None:
-    """What could be done is kept all the same."""
+    """The edits made are kept."""
     assert refold("compact", file, "--to", "1", "--strategy", "ClearThinking", *how).code == 1
 
 

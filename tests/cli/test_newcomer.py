@@ -1,4 +1,4 @@
-"""What a newcomer wants to know or do, each in at most four commands (issue 14, section 4)."""
+"""Tasks of a new user, each done with at most four commands (issue 14, section 4)."""
 
 import json
 import os
@@ -25,7 +25,7 @@ FILE = "docs/adr/0012-time.md"
 
 
 def record(home, id: str, project: str, age_hours: float, dollars: float) -> None:
-    """Write a session as pi does, with what its client says it cost."""
+    """Write a session as pi does, with the costs that its client reported."""
     path = home / ".pi" / "agent" / "sessions" / f"--srv-{project}--" / f"2026-11-01_{id}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [
@@ -111,12 +111,12 @@ def after_compaction(commands):
 
 
 def edit_of(text: str) -> str:
-    """Read an edit's id off the screen, as a person would."""
+    """Return an edit's id from the screen, as a person reads it."""
     return text.partition("edit ")[2].split()[0]
 
 
 def send(served, body):
-    """Send a request; on a busy machine the five seconds that httpx waits were once too few."""
+    """Send a request. httpx's default timeout of five seconds is too short on a busy machine."""
     answer = httpx.post(f"{served.url}/v1/chat/completions", json=body, timeout=60)
     answer.raise_for_status()
 
@@ -132,7 +132,7 @@ def test_the_list_by_project_shows_the_most_expensive_project_first(commands):
 
 
 def test_diff_of_a_request_shows_what_the_gateway_hid_in_it(commands, tmp_path):
-    """As the gateway sent it, whatever was hidden or taken back since."""
+    """As the gateway sent it, regardless of later edits and reverts."""
     store = tmp_path / "refold.db"
     with ScriptedProvider(answer_briefly) as upstream:
         config = replace(build_config(upstream, record="7d"), store=str(store))
@@ -166,7 +166,8 @@ def test_diff_of_a_request_shows_what_the_gateway_hid_in_it(commands, tmp_path):
 
 
 def test_the_text_beside_an_image_is_shown_though_the_image_is_not_recorded(commands, tmp_path):
-    """Its bytes are not recorded: one image hid the whole session from every command."""
+    """The image's bytes are not recorded, so one image once hid the whole session from every
+    command."""
     store, body = tmp_path / "refold.db", chat_request(4, "local")
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     body["messages"][1]["content"] = [{"type": "text", "text": SENTENCE}, image]
@@ -182,7 +183,7 @@ def test_the_text_beside_an_image_is_shown_though_the_image_is_not_recorded(comm
 
 
 def test_b13_sessions_without_messages_are_skipped(tmp_path, monkeypatch):
-    """The latest that a gateway knew had no messages: none was shown, though older ones could be."""
+    """The gateway's latest session had no messages, so none was shown, not even older ones."""
     set_home(monkeypatch, tmp_path)
     store = tmp_path / "refold.db"
     monkeypatch.setenv("REFOLD_STORE", str(store))
@@ -267,7 +268,6 @@ def test_stats_show_the_cost_and_the_largest_messages(commands):
 def test_shadow_mode_changes_nothing_and_reports_what_would_be_saved(
     commands, tmp_path, monkeypatch
 ):
-    """In shadow nothing is changed, and the report says what would have been."""
     monkeypatch.chdir(tmp_path)
     rates = Rates(input=5.0, output=25.0, read=0.5, write=6.25)
     with ScriptedProvider(answer_briefly) as upstream:

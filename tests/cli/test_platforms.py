@@ -1,4 +1,5 @@
-"""Windows and macOS: where things are there, and how paths are written, tried by parameter."""
+"""Windows and macOS: locations of files and spellings of paths, with the platform as a
+parameter."""
 
 import json
 from pathlib import Path
@@ -16,7 +17,7 @@ from refold.text.plain import is_absolute, split_path
 
 
 class Platform(NamedTuple):
-    """Where a user of it works."""
+    """A platform and a user's working directory on it."""
 
     project: str
     separator: str
@@ -71,7 +72,8 @@ def write_pi(home: Path, cwd: str) -> Path:
 def test_a_clients_sessions_are_found_below_the_home_of_each_platform(
     platform: Platform, write, tmp_path: Path
 ) -> None:
-    """Clients use the same folders of the user's home everywhere, whatever else Windows names."""
+    """Clients use the same folders of the user's home on all platforms, whatever else Windows
+    offers."""
     path = write(tmp_path, platform.project)
     environment = {"LOCALAPPDATA": str(tmp_path / "AppData/Local"), "USERPROFILE": str(tmp_path)}
     (session,) = discover(tmp_path, environment)
@@ -127,7 +129,8 @@ def make_session(platform: Platform) -> list[dict[str, object]]:
 def test_a_summary_lists_files_under_their_root_with_the_platforms_separator(
     platform: Platform,
 ) -> None:
-    """Of a session on Windows each path stood whole, quoted and with doubled backslashes."""
+    """In a session on Windows each path was once written in full, quoted, with doubled
+    backslashes."""
     compact = refold.Compactor([Summarize(keep=4)], refold.Budget(2_000, 1_000))
     history = make_session(platform)
     text = compact(history).messages[0].text

@@ -1,4 +1,4 @@
-"""`refold run`: what each agent is given, and a command with a real gateway for as long as it runs."""
+"""`refold run`: the settings of each agent, and a command with a real gateway that runs as long."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def write(path: Path, text: str) -> None:
 
 
 def lead(name: str, home: Path, **environment: str):
-    """What an agent is given, and the routes of its gateway."""
+    """Return the settings of an agent, and the routes of its gateway."""
     agent = find_agent(name)
     assert agent is not None
     routes = Routes(GATEWAY)
@@ -312,7 +312,7 @@ def test_the_data_directory_follows_the_conventions_of_the_platform(
 
 
 def test_refold_run_imports_few_modules() -> None:
-    """An annotation loaded the gateway's settings, and with them the compactor: 58 modules, 100 ms."""
+    """An annotation once loaded the gateway's settings and so the compactor: 58 modules, 100 ms."""
     code = "import sys, refold.cli.run; print(*(n for n in sys.modules if n.startswith('refold')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert len(done.stdout.split()) <= 12, done.stdout
@@ -382,7 +382,7 @@ def test_a_command_runs_with_a_gateway_that_ends_with_it(
 
 
 def work_on_what_the_gateway_recorded() -> None:
-    """All commands take a session of a gateway, and keep its edits in its store."""
+    """Run all commands on a session of a gateway, with its edits in the gateway's store."""
     (session,) = refold("stats", "--last", "--json").json["sessions"]
     name, tokens = session["id"], session["tokens"]
     assert (session["client"], session["messages"]) == ("gateway", 25)

@@ -1,4 +1,4 @@
-"""`refold serve` as its user meets it: what it says, where its files are, what a failed start leaves."""
+"""`refold serve` for its user: its output, its files, and the state after a failed start."""
 
 import socket
 import subprocess
@@ -44,7 +44,7 @@ def test_the_banner_shows_the_base_url_for_each_client(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
 def test_the_banner_shows_the_host_name_if_it_listens_on_all_interfaces(host) -> None:
-    """Nobody can call 0.0.0.0 from elsewhere."""
+    """0.0.0.0 is not reachable from other machines."""
     config = serve_config(store=":memory:", host=host, tenant="credential")
     first, *rest = (line.plain for line in banner(config))
     assert f"listens on http://{host}:8484" in first
@@ -103,7 +103,7 @@ def test_a_start_that_fails_leaves_no_files(tmp_path, loggers):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
 def test_serve_check_succeeds_even_if_its_log_cannot_be_written():
-    """The line that says where it listens ended the start: status 1, and not a word."""
+    """The log line with its address once ended the start: exit code 1 without a message."""
     command = [sys.executable, "-m", "refold", "serve", "--upstream", "openai", "--check"]
     with Path("/dev/full").open("w") as full:
         subprocess.run(command, stderr=full, stdout=subprocess.PIPE, check=True)

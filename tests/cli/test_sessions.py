@@ -1,4 +1,4 @@
-"""The sessions on this machine: their list, their ids, their bills; what is pinned, paged, written as a page."""
+"""The sessions on this machine: their list, ids, costs, pins, pager, and HTML pages."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def home(tmp_path, monkeypatch):
 
 
 def test_a_session_id_cannot_inject_escape_codes_or_shell_commands(home) -> None:
-    """A file's name and its id were printed as they were in the commands to type next."""
+    """A file's name and its id were once printed unescaped in the suggested commands."""
     path = claude_code_file(home, "\x1b[1m`id`", "Fix it", "api")
     shown = refold().out
     assert "\x1b" not in shown
@@ -71,7 +71,7 @@ def test_a_session_id_cannot_inject_escape_codes_or_shell_commands(home) -> None
 
 
 def test_json_output_has_no_raw_control_characters(home) -> None:
-    """The one-byte beginning of a sequence, and what turns letters around, were printed as they were."""
+    """C1 control characters and bidirectional marks were once printed unescaped."""
     path = claude_code_file(home, IDS[0], "\x9b31m \u202egnp \x7f", "api")
     shown = refold("stats", path, "--json")
     assert not {"\x9b", "\u202e", "\x7f"} & set(shown.out)
@@ -116,7 +116,7 @@ def test_refold_lists_the_newest_sessions_with_their_cost(home) -> None:
 
 
 def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(home) -> None:
-    """Chinese is counted by cells."""
+    """Chinese characters count two cells."""
     plain = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|[\r\x08]")
     screen = run_on_terminal([], HOME=str(home), COLUMNS="80", PAGER="cat").decode()
     lines = plain.sub("", screen).splitlines()
@@ -425,7 +425,8 @@ def test_original_shows_the_history_without_edits(file, history) -> None:
 
 
 def test_a_past_request_of_a_file_is_shown_with_the_edits_made_by_then(tmp_path) -> None:
-    """By its client, at the place of its record; by Refold, by the time that its ledger says."""
+    """Edits of the client count from their record's position, edits of Refold from their time in
+    the ledger."""
     path = write_pi_session(tmp_path)
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     shortened = {"type": "compaction", "id": "k", "parentId": "m20", "summary": "All went well.",

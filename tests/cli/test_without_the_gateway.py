@@ -1,4 +1,4 @@
-"""What the command line does where its extra alone is installed."""
+"""The command line with only its own extra installed."""
 
 import gc
 import subprocess
@@ -28,7 +28,7 @@ def test_importing_the_gateway_without_its_extra_names_the_extra() -> None:
 
 
 def test_garbage_collection_is_enabled_after_a_command_has_run(monkeypatch) -> None:
-    """Only while a command is loaded nobody looks for garbage."""
+    """The garbage collector is off only while a command is loaded."""
     monkeypatch.setattr(sys, "argv", ["refold", "--version"])
     try:
         with pytest.raises(SystemExit):

@@ -1,8 +1,8 @@
-"""Fuzz the codecs: any bytes open and come back as they were, or are refused with a `FormatError`.
+"""Fuzz the codecs: any bytes are read and written back unchanged, or refused with a `FormatError`.
 
-    python tests/codecs/fuzz_codecs.py -max_total_time=600
+python tests/codecs/fuzz_codecs.py -max_total_time=600
 
-Needs atheris, which is no dependency of the project: without it, it says so and ends.
+Needs atheris, which is not a dependency of the project. Without it, it prints a note and ends.
 """
 
 import sys
@@ -22,7 +22,7 @@ FORMATS = (None, *(codec.NAME for codec in CODECS))
 
 
 def fuzz(data: bytes) -> None:
-    """The first byte picks the format; the rest is the payload."""
+    """Fuzz one input: the first byte selects the format, the rest is the payload."""
     format = FORMATS[data[0] % len(FORMATS)] if data else None
     payload = data[1:]
     try:

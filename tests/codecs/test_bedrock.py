@@ -1,6 +1,6 @@
-"""Bedrock's Converse: what boto3 takes and gives, cache points that move, and its rules.
+"""Bedrock's Converse: requests and answers of boto3, moved cache points, and the rules.
 
-The service's own description, as boto3 ships it, judges what is written.
+Output is validated against the service description that boto3 ships.
 """
 
 from base64 import b64encode
@@ -65,7 +65,8 @@ def reasoning(signature: str) -> dict[str, Any]:
 
 
 def request(turns: int = 12, model_id: str = CLAUDE) -> dict[str, Any]:
-    """A request of a tool loop: parallel calls, an image, an error, thinking, redacted too."""
+    """Return a request of a tool loop: parallel calls, an image, an error, thinking, also
+    redacted."""
     messages = [user(text("Mend the build."), MARK)]
     for n in range(turns):
         a, b = f"a{n}", f"b{n}"
@@ -120,7 +121,7 @@ def test_blocks_that_only_converse_has_are_read() -> None:
 
 
 def test_bytes_and_base64_text_have_the_same_tips() -> None:
-    """boto3 takes bytes, the wire has base64 text."""
+    """boto3 takes bytes, HTTP requests have base64 text."""
 
     def as_wire(value: Any) -> Any:
         if isinstance(value, dict):

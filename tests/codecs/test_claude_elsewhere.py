@@ -1,4 +1,5 @@
-"""Claude's messages in the form of another vendor's API, in which frameworks keep them (AN-6, AN-7)."""
+"""Claude's messages in the API format of another vendor, as some frameworks keep them (AN-6,
+AN-7)."""
 
 from typing import Any
 
@@ -11,12 +12,12 @@ from refold.rules.request import is_signed
 from refold.strategies import ClearToolResults, Summarize
 
 OWN = {"gemini": "gemini-3-pro-preview", "openai_responses": "gpt-5.2"}
-"""A model of the API's vendor."""
+"""A model of the API's own vendor."""
 STEPS = 12
 
 
 def _contents(n: int) -> list[Any]:
-    """A step as Google's ADK writes it."""
+    """Return a step as Google's ADK writes it."""
     thought = {"text": f"about {n}", "thought": True, "thoughtSignature": f"sig{n}"}
     call = {"functionCall": {"name": "read", "args": {"path": f"f{n}.py"}}}
     response = {"name": "read", "response": {"result": f"file {n}: " + "word " * 300}}
@@ -27,7 +28,7 @@ def _contents(n: int) -> list[Any]:
 
 
 def _items(n: int) -> list[Any]:
-    """A step as OpenAI's Agents SDK writes it."""
+    """Return a step as OpenAI's Agents SDK writes it."""
     summary = [{"type": "summary_text", "text": f"about {n}"}]
     return [
         {"type": "reasoning", "id": f"rs{n}", "summary": summary, "encrypted_content": f"sig{n}"},
@@ -46,7 +47,7 @@ def _body(format: str, model: str) -> dict[str, Any]:
 
 
 def _compact(format: str, model: str, *strategies: Any) -> tuple[Any, list[str]]:
-    """Return what is sent, and the signatures in it."""
+    """Return what is sent, and its signatures."""
     body = _body(format, model)
     view = Compactor(strategies, Budget(2_000, 1_000), format=format)(body)
     assert view.edits
@@ -58,8 +59,8 @@ def _compact(format: str, model: str, *strategies: Any) -> tuple[Any, list[str]]
 @pytest.mark.parametrize("strategy", [Summarize(keep=6), ClearToolResults(keep=2)])
 @pytest.mark.parametrize("format", OWN)
 def test_claudes_thinking_after_an_edited_prefix_is_not_sent(format: str, strategy: Any) -> None:
-    """Its API refused every request after the first compaction: the block is bound to a different
-    conversation."""
+    """Its API once refused every request after the first compaction, because the block is bound to
+    a different conversation."""
     for model in ("claude-opus-5-5", "anthropic/claude-opus-5-5"):
         _, signatures = _compact(format, model, strategy)
         assert signatures in ([], ["sig0"])  # that stands before all that is edited
@@ -73,7 +74,8 @@ def test_thinking_is_kept_for_a_model_that_requires_it(format: str) -> None:
 
 
 def test_thinking_beside_an_empty_text_is_removed_too() -> None:
-    """As Haystack writes a call without words: the message kept its thinking, which was refused."""
+    """As Haystack writes a call without text: the message once kept its thinking, which the API
+    refused."""
     messages: list[Any] = [{"role": "user", "content": "Find the bug."}]
     for n in range(STEPS):
         call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}}

@@ -1,4 +1,4 @@
-"""The four wire formats: what is recognised, read, and written back (docs/formats.md)."""
+"""The four wire formats: detection, reading and writing (docs/formats.md)."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ PATHS = {"chat": "openai_chat", "messages": "anthropic", "responses": "openai_re
 
 
 def read_recordings(shared: Path) -> Iterator[tuple[str, dict]]:
-    """Every request body of the recordings with the format that its path says."""
+    """Yield every request body of the recordings with the format of its path."""
     for path in sorted((shared / "fixtures/requests").glob("*.jsonl")):
         for line in path.read_text("utf-8").splitlines():
             request = json.loads(line)
@@ -35,7 +35,7 @@ def jsonl(path: Path) -> Iterator[dict]:
 
 
 def conversations(shared: Path) -> Iterator[tuple[str, object]]:
-    """Every conversation of the data sets that is in one of the four formats."""
+    """Yield every conversation of the data sets in one of the four formats."""
     sets = shared / "datasets"
     yield from (
         ("openai_chat", run["traj"])
@@ -70,7 +70,7 @@ def conversations(shared: Path) -> Iterator[tuple[str, object]]:
 
 
 def assert_round_trip(payload: object, format: str) -> int:
-    """Bytes, objects and single entries come back as they went in; returns the number of entries."""
+    """Assert that bytes, objects and single entries are unchanged. Return the number of entries."""
     text = json.dumps(payload, ensure_ascii=False).encode("utf-8", "surrogatepass")
     for given in (payload, text):
         envelope = open_payload(given)
@@ -112,7 +112,8 @@ def test_no_recorded_part_is_unknown(shared: Path):
 
 
 def test_every_recorded_answer_finds_its_call(shared: Path):
-    """Where a whole history was sent, which deltas (websocket, previous_response_id, threads) are not."""
+    """Only if the whole history was sent, so not for deltas (websocket, previous_response_id,
+    threads)."""
     for _, body in read_recordings(shared):
         messages = open_payload(body).decode()
         calls = {call for message in messages for call in message.calls}
@@ -199,7 +200,7 @@ def test_the_format_of_a_payload_can_be_given_by_name():
 
 
 def test_the_wrong_format_name_for_the_entries_is_an_error() -> None:
-    """Once 200,000 tokens were 2,000: nothing of the entries was read."""
+    """Once 200,000 tokens counted as 2,000, because no entry was read."""
     with pytest.raises(
         FormatError, match="no entries of gemini: entry 0 has the fields 'role', 'content'"
     ):
@@ -339,7 +340,7 @@ def test_the_rules_for_reasoning_in_chats_depend_on_the_model(model: object, thi
     ],
 )
 def test_roles_alternate_after_a_summary_if_the_models_template_requires_it(model, alternate):
-    """In a chat that alternates, a summary joins the request behind it."""
+    """The summary is merged with the request after it."""
     turns = [
         entry
         for n in range(12)
@@ -787,7 +788,7 @@ def test_messages_that_do_not_fit_in_one_entry_are_refused():
 
 
 def test_a_tool_search_run_by_the_api_stays_in_the_models_turn():
-    """Such a pair has no `call_id`, and the reasoning before it leads to what follows, too."""
+    """Such a pair has no `call_id`, and the reasoning before it belongs to what follows, too."""
     search = {"type": "tool_search_call", "id": "s", "call_id": None, "execution": "server"}
     loaded = {"type": "tool_search_output", "id": "o", "call_id": None, "tools": []}
     items = [

@@ -1,4 +1,4 @@
-"""What holds for every codec and any entry: patching says what it should, and nothing else breaks."""
+"""Laws of every codec for any entry: patches change what they should and nothing else."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ IDS = st.sampled_from(["c1", "c2", "c3"])
 
 
 def record(required: dict, **optional: st.SearchStrategy) -> st.SearchStrategy[dict]:
-    """A JSON object with these fields, perhaps those, and perhaps unknown ones."""
+    """Return JSON objects with these fields, optional ones and unknown ones."""
     fixed = st.fixed_dictionaries(
         {
             key: value if isinstance(value, st.SearchStrategy) else st.just(value)
@@ -240,7 +240,7 @@ def test_patching_with_the_same_message_returns_the_same_object(
 
 
 def edit_part(part: Part, text: str) -> Part:
-    """A part as strategies edit it: its ids, its media and what we do not understand stay."""
+    """Edit a part as strategies do: ids, media and unknown fields stay."""
     match part:
         case Text():
             return Text(text)
@@ -289,7 +289,7 @@ def test_removed_parts_are_not_read_back(
 
 
 def _anonymous(part: Part) -> Part:
-    """Calls of Gemini have the ids of their places."""
+    """Remove ids: Gemini derives those of calls from their position."""
     return replace(part, id="") if isinstance(part, ToolCall | ToolResult) else part
 
 
@@ -351,7 +351,7 @@ def test_a_newly_encoded_message_is_read_back_as_written(
 
 
 def _drop_name(part: Part) -> Part:
-    """Not every format says a result's tool."""
+    """Remove the tool's name from results, which not every format has."""
     return replace(part, name="") if isinstance(part, ToolResult) else part
 
 

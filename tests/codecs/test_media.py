@@ -1,4 +1,4 @@
-"""Media values: one name for one content, sizes from headers, no input that raises."""
+"""Media values: equal content has one name, sizes come from headers, and no input raises."""
 
 import base64
 import struct

@@ -1,8 +1,8 @@
-"""A codec is one file: this is one, of an invented format, and what holds for it.
+"""A codec is one file: this one has an invented format, with its tests.
 
-An entry of a *notebook* is a list of cells by one hand: prose, a picture, code that was run (a
-call) and its output (a result). What the format means is here; opening, detection of the head,
-byte-exactness, alignment of edited cells, compaction and repair are the library's.
+An entry of a *notebook* is a list of cells by one author: prose, a picture, executed code (a call)
+and its output (a result). The meaning of the format is defined here. Opening, detection,
+byte-for-byte output, alignment of edited cells, compaction and repair are the library's.
 """
 
 import json
@@ -163,7 +163,7 @@ def test_an_entry_of_another_kind_is_refused() -> None:
 
 
 class Pairs:
-    """A format of one's own: `[who, text]`, in a field of its own."""
+    """A custom format: `[who, text]` in a custom field."""
 
     NAME, FIELD = "pairs", "talk"
 

@@ -1,4 +1,4 @@
-"""Payloads are taken apart and put together again without losing a byte (issue 2, section 3)."""
+"""Payloads are parsed and reassembled without losing a byte (issue 2, section 3)."""
 
 import json
 from collections import Counter
@@ -82,7 +82,8 @@ def test_unchanged_entries_beside_a_new_one_keep_their_bytes(name: str):
     "text", ['[{"role":"user","content":"x","n":%s}]', '{"top_p":%s,"messages":[]}', "[%s]"]
 )
 def test_c22_nan_and_infinity_are_refused_with_a_clear_error(text: str, constant: str):
-    """It was read and written again: what was edited beside it went out as no JSON, which providers refuse."""
+    """They were once read and written again: edited entries were sent as invalid JSON, which
+    providers refuse."""
     for source in (text % constant, (text % constant).encode(), "\ufeff" + text % constant):
         with pytest.raises(FormatError, match=f"{constant} is no JSON value"):
             open_payload(source)
@@ -199,7 +200,7 @@ def test_any_bytes_round_trip_or_are_refused(junk: bytes):
 
 
 class CountedReads(Sequence[Any]):
-    """A list that counts how often each of its entries is read."""
+    """A list that counts the reads of each entry."""
 
     def __init__(self, entries: list[Any]) -> None:
         self.entries, self.reads = entries, Counter[int]()
@@ -213,8 +214,8 @@ class CountedReads(Sequence[Any]):
 
 
 def test_entries_of_a_named_format_are_read_only_once_to_decode_them() -> None:
-    """Issue 11, section 3: no entry is read to see whether it looks right, only to be decoded; the
-    first one also to see whether it is a system prompt."""
+    """Issue 11, section 3: entries are read only to decode them, not to detect the format. The
+    first is also read to see whether it is a system prompt."""
     entries = CountedReads([{"role": "user", "content": f"{n}"} for n in range(50)])
     assert len(open_payload(entries, "anthropic").decode()) == 50
     assert entries.reads == Counter({0: 2, **dict.fromkeys(range(1, 50), 1)})
@@ -228,11 +229,11 @@ CALLS = [
     {"role": "user", "parts": [{"functionResponse": {"name": "b", "response": {}}}]},
     {"role": "user", "parts": [{"functionResponse": {"name": "a", "response": {}}}]},
 ]
-"""Calls without ids: which call a result answers, the messages before it tell."""
+"""Calls without ids: the messages before a result tell which call it answers."""
 
 
 class Uncopied(Sequence[Any]):
-    """A sequence that may be looked at from its end and not gone through."""
+    """A sequence that can be read from its end but not iterated."""
 
     def __init__(self, items: Sequence[Any]) -> None:
         self._items = items
@@ -277,7 +278,8 @@ def test_a_codec_is_given_all_earlier_messages_as_one_sequence():
 def test_ds_1_turns_written_by_refold_have_a_reasoning_field_if_the_models_have(
     reasoning: str | None, *, as_text: bool
 ):
-    """DeepSeek refused the answer beside a summary, and *Understood*: they had no reasoning."""
+    """DeepSeek once refused the answer beside a summary, and *Understood*, because they had no
+    reasoning."""
     own = {} if reasoning is None else {"reasoning_content": reasoning}
     history: list[Any] = []
     for n in range(20):

@@ -1,4 +1,4 @@
-"""JSON texts that go on from one another are read as if each was the first."""
+"""JSON texts that extend one another are read like new texts."""
 
 import json
 from typing import Any
@@ -119,7 +119,6 @@ def test_malformed_json_after_a_cached_prefix_gives_the_same_error(tail: bytes) 
 
 
 def test_a_compactor_gives_the_same_view_with_and_without_a_cached_prefix() -> None:
-    """With what it began with known, and by another one that knows nothing."""
     budget = refold.Budget(trigger=30_000, target=15_000)
     compactor = refold.Compactor(refold.default_strategies(15_000), budget)
     for turns in range(8, 30, 3):
@@ -142,7 +141,7 @@ def test_a_number_at_the_end_of_the_prefix_may_have_more_digits() -> None:
 
 
 def test_the_number_of_cached_entries_is_limited() -> None:
-    """A body of very many small entries pushes out the others, and is not known itself."""
+    """A body with very many small entries evicts the others and is not cached itself."""
     cache = PrefixCache(min_bytes=0)
     open_payload(write_long_body(10), lookup=cache.lookup)
     many = b'{"messages": [' + b",".join([b"{}"] * (MAX_ENTRIES // 2 + MOVING + 1)) + b"]}"

@@ -1,4 +1,5 @@
-"""What the vendors' SDKs take in a request in place of JSON: bytes, and objects inside entries."""
+"""Values that the vendors' SDKs accept in a request besides JSON: bytes, and objects inside
+entries."""
 
 import struct
 from base64 import b64encode, urlsafe_b64encode
@@ -14,7 +15,7 @@ IMAGE = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 64, 48) + byte
 
 
 def dumping(**fields: Any) -> Any:
-    """Return an object as the SDKs have them."""
+    """Return an object like those of the SDKs."""
     return SimpleNamespace(model_dump=lambda **_: fields)
 
 
@@ -24,7 +25,8 @@ def decode_image(data: Any) -> Any:
 
 
 def test_bytes_in_a_gemini_part_are_read_like_their_base64_text():
-    """`FormatError: Object of type bytes is not JSON serializable`: `model_dump()` gives them."""
+    """`model_dump()` returns bytes: `FormatError: Object of type bytes is not JSON
+    serializable`."""
     decoded = decode_image(IMAGE)
     assert (decoded.parts[0].width, decoded.parts[0].height) == (64, 48)
     assert decoded == decode_image(b64encode(IMAGE).decode())
@@ -40,7 +42,7 @@ def test_bytes_in_a_part_of_an_unknown_kind_are_carried():
 
 
 def test_a_call_whose_function_is_an_sdk_object_is_read_and_shortened():
-    """`{"id": call.id, "type": "function", "function": call.function}` was refused."""
+    """`{"id": call.id, "type": "function", "function": call.function}` was once refused."""
     arguments = '{"text":"' + "word " * 400 + '"}'
     history: list[Any] = [{"role": "user", "content": "Write it."}]
     for n in range(6):

@@ -1,4 +1,4 @@
-"""Counting from a reported figure, and what makes it stale."""
+"""Counting from a reported usage, and when it is stale."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a compactor knows of conversations from turn to turn: their edits in the store, their format."""
+"""What a compactor remembers of conversations between turns: edits in the store, and the format."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def talk(turns: int) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("opened", [MemoryStore, SQLiteStore])
 def test_edits_that_others_store_during_a_model_call_are_seen_at_the_next_turn(opened, tmp_path):
-    """The version that a store has after a save of one's own says nothing of what came in between."""
+    """The store's version after a save does not show edits stored by others before it."""
     store = opened(tmp_path / "edits.db") if opened is SQLiteStore else opened()
     history, budget = talk(40), refold.Budget(6_000, 5_000)
 
@@ -42,7 +42,7 @@ def test_edits_that_others_store_during_a_model_call_are_seen_at_the_next_turn(o
 
 
 def test_format_detection_of_a_growing_history_reads_only_the_new_messages(monkeypatch):
-    """A session of bare strings may be of two formats for ever; what is new alone may change that."""
+    """Bare strings may fit two formats for ever, and only new messages can change that."""
     looked = list[int]()
     fits = openai_chat.fits
 

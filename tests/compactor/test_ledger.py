@@ -48,7 +48,7 @@ def store(request, tmp_path):
 
 
 def test_a_compaction_is_recorded_in_the_ledger_with_all_its_details(store):
-    """S2-53: records of what was done, by what, why, and for what price."""
+    """S2-53: records of each compaction with strategy, reason and cost."""
     answer = Answer("A summary.", model="small-1", calls=2, cost=0.03)
     compact, history = compactor(store=store, ask=ScriptedModel([answer])), conversation(40)
     view = compact(history)
@@ -81,7 +81,8 @@ def test_each_edit_has_a_ledger_row_and_its_savings_are_counted_once(store):
 
 
 def test_f17_savings_of_edits_hidden_by_a_summary_are_counted_in_other_rows(store):
-    """A history's first row began 721 tokens below what `refold compact` had said that the session has."""
+    """A history's first row once began 721 tokens below the session's tokens in `refold
+    compact`."""
     steps = (ClearToolResults(keep=1), Summarize(keep=4))
     compact, history = compactor(steps, target=300, store=store), conversation(40)
     before, view = compact.check(history).tokens, compact(history)
@@ -93,7 +94,8 @@ def test_f17_savings_of_edits_hidden_by_a_summary_are_counted_in_other_rows(stor
 
 
 def test_b12_events_count_calibrated_tokens_and_the_ledger_stores_estimates(store):
-    """A view had 9,902 tokens, its last attempt 6,248: the one expected, the other estimated."""
+    """A view once had 9,902 tokens and its last attempt 6,248: one expected, the other
+    estimated."""
     events, history = [], conversation(40)
     steps = (ClearToolResults(keep=3), Summarize(keep=4, max_tokens=300))
     compact = compactor(steps, model="claude-opus-5-5", store=store, on_event=events.append)
@@ -139,7 +141,7 @@ def test_a_turn_below_the_trigger_writes_no_ledger_row():
 
 
 def test_the_ledger_records_who_previewed_accepted_and_reverted(store):
-    """S2-53: the history of compactions, and going back."""
+    """S2-53: the history of compactions, and reverting."""
     compact = compactor(
         trigger=FAR, store=store, ask=ScriptedModel([Answer("A summary.", cost=0.5)])
     )
@@ -183,7 +185,7 @@ def test_each_conversation_has_its_own_records():
 
 
 def test_a_custom_ledger_without_an_index_is_read_in_full():
-    """One of somebody's own, without an index."""
+    """A custom ledger without an index."""
 
     class Plain:
         def __init__(self):
@@ -292,7 +294,7 @@ def test_a_veto_prevents_the_compaction_and_is_recorded():
 
 @pytest.mark.parametrize("reply", [False, "a deploy is running"])
 def test_a_before_hook_that_returns_another_type_raises_type_error(reply):
-    """It meant a veto, and the compaction went on."""
+    """It was once a veto, and the compaction went on."""
     with pytest.raises(TypeError, match="`before` returns Veto, Instructions or None, not"):
         compactor(before=lambda *_: reply)(conversation(40))
 
@@ -397,7 +399,7 @@ def test_spans_without_a_tracer_provider_do_not_fail():
 
 
 def test_an_edit_that_restores_the_original_message_has_the_grade_exact(store):
-    """Taking a local strategy's edit back stores the message as it was said; that edit costs nothing in content."""
+    """Reverting a local edit stores the original message, so that edit loses no content."""
     clip, history = ClipResults(limit=400), conversation(4, 2_000)
     compact = compactor([clip], trigger=FAR, store=store)
     clipped = compact(history).edits[0]

@@ -1,4 +1,5 @@
-"""A system prompt and tools that the caller does not give: told from a tokenizer by two reports (F15)."""
+"""An unknown system prompt and unknown tools are told from the tokenizer's ratio by two reports
+(F15)."""
 
 from itertools import pairwise
 
@@ -49,7 +50,7 @@ def test_f15_law_a_line_stays_within_bounds_whatever_is_reported(points):
 
 
 def test_f15_a_prompt_that_grows_in_mid_conversation_does_not_change_the_ratio():
-    """Its tokens come at once, in a step that is still within bounds."""
+    """Its tokens come in one step, which is still within bounds."""
     line = draw_lines([(1_000 * n, 1_000 * n + (1_800 if n >= 5 else 0)) for n in range(1, 12)]).of(
         KEY
     )
@@ -90,7 +91,8 @@ def talk(turns):
 
 @pytest.mark.parametrize("ratio", [1.0, 1.2])
 def test_f15_a_hidden_system_prompt_is_learned_as_a_constant_and_not_as_a_ratio(ratio):
-    """A report above three times the estimate was refused; one below taught a ratio 18 to 59 % too high."""
+    """A report above three times the estimate was once refused. One below taught a ratio 18 to 59 %
+    too high."""
     compact = Compactor([], Budget(10**9, 10**9), format="openai_chat")
     for turns in (1, 3, 5, 7, 9):
         view = compact(talk(turns))
@@ -115,8 +117,8 @@ def test_f15_a_conversation_with_a_given_system_prompt_has_its_own_line():
 
 
 def test_f15_a_report_below_the_estimate_does_not_delay_the_next_attempt():
-    """What was tried was remembered by the count of then: after a report of 60 % of it, requests went out over the
-    window until they had grown by what the count had been too high."""
+    """Attempts were once remembered by their count at that time: after a report of 60 % of it,
+    requests exceeded the window until they had grown by the error."""
     budget = Budget(trigger=10_000, target=5_000)
     compact = Compactor([ClearToolResults(keep=0)], budget, format="openai_chat")
     history = talk(31)

@@ -1,4 +1,4 @@
-"""What is pinned stays in sight whatever a strategy proposes."""
+"""Pinned messages stay visible whatever a strategy proposes."""
 
 from refold.compactor.pins import pin_messages
 from refold.core.strategy import Strategy

@@ -1,4 +1,4 @@
-"""Preview, amend, accept, revert: a compaction that is looked at before it is kept."""
+"""Preview, amend, accept, revert: a compaction that is reviewed before it is kept."""
 
 import asyncio
 import copy
@@ -70,7 +70,8 @@ def test_accepting_a_preview_stores_exactly_its_edits_without_asking_again():
 @thorough
 @given(st.integers(0, 30), st.integers(20, 6_000), st.integers(0, 4_000), st.booleans())
 def test_law_the_payload_after_accepting_equals_the_previewed_one(rounds, size, to, twice):
-    """Acceptance: with local and retrospective strategies, after an earlier compaction or none, to the byte."""
+    """Acceptance is byte-for-byte, with local and retrospective strategies, with and without an
+    earlier compaction."""
     store, history = refold.MemoryStore(), conversation(rounds, size)
     compact = refold.Compactor(STRATEGIES, refold.Budget(FAR, 0), store)
     if twice:
@@ -89,7 +90,7 @@ def test_law_the_payload_after_accepting_equals_the_previewed_one(rounds, size, 
 
 
 def test_an_amended_summary_is_wrapped_and_kept_under_its_id():
-    """S2-51: the user edits the summary before it is kept."""
+    """S2-51: the user edits the summary before accepting it."""
     history, store = conversation(40), refold.MemoryStore()
     compact = compactor(ScriptedModel(["A summary."]), store=store)
     preview = compact.preview(history)
@@ -133,7 +134,7 @@ def test_only_summaries_that_the_preview_made_can_be_amended():
 
 
 def test_a_preview_that_is_not_accepted_stores_nothing():
-    """A throw-away compaction: for this call only."""
+    """A preview that is not accepted applies to this call only."""
     compact, history = compactor(ScriptedModel(["A summary."])), conversation(40)
     assert len(compact.preview(history).payload) < len(history)
     assert compact(history).payload == history
@@ -171,7 +172,7 @@ def test_apreview_gives_the_same_payload_as_preview():
 
 
 def fold_all_but_two(view, text):
-    """The view with a summary of these words instead of all but the last two messages."""
+    """Return the view with this summary instead of all but the last two messages."""
     return view.apply_valid([view.fold(0, len(view.transcript) - 2, wrap_summary(text), by="test")])
 
 
@@ -238,7 +239,7 @@ def test_a_constraint_in_the_system_prompt_is_not_a_loss():
 
 
 def test_a_preview_whose_summary_misses_the_goal_does_not_ask_again():
-    """One preview, one question, though the target is out of reach."""
+    """One preview asks once, even if the target cannot be reached."""
     model = ScriptedModel(["A summary."] * 5)
     compact = compactor(model)
     assert compact.preview(conversation(40), to=10).view.tokens > 10
@@ -246,7 +247,7 @@ def test_a_preview_whose_summary_misses_the_goal_does_not_ask_again():
 
 
 def test_accepting_a_preview_late_drops_thinking_added_since_the_preview():
-    """AN-7: it was thought without the summary, and a provider would refuse it behind one."""
+    """AN-7: it was produced without the summary, and a provider refuses it after one."""
     compact = compactor(ScriptedModel(["A summary."]))
     body = {"model": "claude-opus-5-5", "max_tokens": 99}
     preview = compact.preview({**body, "messages": thinking_steps(12)})
@@ -257,7 +258,7 @@ def test_accepting_a_preview_late_drops_thinking_added_since_the_preview():
 
 
 def read_files(count: int) -> list[dict]:
-    """A task, and so many files read; the words of a result name nothing."""
+    """Return a task and this many file reads whose results contain no names."""
     history = [{"role": "user", "content": "Read them all."}]
     for n in range(count):
         use = {
@@ -280,7 +281,7 @@ OURS = [ClearToolResults(keep=1), ClipResults(400), DropDuplicates(), ClearToolI
 
 @pytest.mark.parametrize("strategy", OURS, ids=lambda strategy: type(strategy).__name__)
 def test_f18_losses_do_not_list_the_ids_of_edits(strategy):
-    """A user read 47 identifiers that a summary would cost; each was the id of a stub of ours."""
+    """A user once saw 47 identifiers as losses of a summary, all of them ids of Refold's stubs."""
     history = read_files(30) + read_files(30)[1:]
     store, last = refold.MemoryStore(), Summarize(keep=1, summarizer=ModelSummarizer())
     assert refold.Compactor([strategy], refold.Budget(10, 10), store)(history).visible_edits
@@ -295,7 +296,7 @@ def test_f18_losses_do_not_list_the_ids_of_edits(strategy):
 
 
 def test_f18_text_inserted_by_a_strategy_is_not_a_loss():
-    """Whatever it tells in its own words, as a summary or calls of its own: nobody has said it."""
+    """Text of its own, in a summary or a call, was not in the conversation."""
     invented = user(
         "It is in archive/a_1.txt (job_4711x). Please read that. You must never delete it."
     )
@@ -317,7 +318,7 @@ def test_f18_text_inserted_by_a_strategy_is_not_a_loss():
 
 @pytest.mark.parametrize("size", [8, None])
 def test_f18_an_edit_id_repeated_in_a_tool_call_is_not_a_loss(size):
-    """A model that looks up what an edit hides says its id; when that goes too, nothing is lost."""
+    """A model that recalls hidden text repeats the edit's id. Hiding that call loses nothing."""
     bare = refold.View.of(refold.Compactor([], refold.Budget(FAR, FAR))(read_files(9)).messages)
     edit = bare.fold(0, sorted(bare.cuts)[4], user("Some files were read."), by="own")
     call = ToolCall("back", "look_up", json.dumps({"id": edit.id[:size], "order": "order_77x"}))
@@ -334,7 +335,7 @@ def test_f18_an_edit_id_repeated_in_a_tool_call_is_not_a_loss(size):
 
 @given(transcripts(), st.sampled_from(OURS))
 def test_f18_every_listed_loss_occurs_in_the_conversation(messages, strategy):
-    """Law: nothing is listed that nobody said, whatever showed before."""
+    """Law: regardless of what was visible before."""
     before = refold.View.of(messages)
     before = before.apply_valid(edit for edit in strategy(before) if isinstance(edit, Edit))
     stop = max(before.cuts)
@@ -385,7 +386,7 @@ def test_losses_list_open_work_and_facts_with_their_position():
 
 
 def test_a_name_in_the_earlier_summary_that_the_next_one_omits_is_a_loss():
-    """The names that a summary shows are seen today, too; they have the places of those who said them."""
+    """Names in a summary count as visible, with the position of their original messages."""
     history = demo_session(30)
     store = refold.MemoryStore()
     refold.compact(history, 7_000, store=store)

@@ -1,4 +1,5 @@
-"""A history that ends earlier than before, as after regenerate, retry or time travel: what the model is to answer is sent (F1)."""
+"""A history that ends earlier than before, as after regenerate, retry or time travel: everything
+that the model must answer is sent (F1)."""
 
 import json
 from collections.abc import Sequence
@@ -73,7 +74,8 @@ def compactor(
 
 
 def list_unseen_parts(body: Any, payload: Any) -> list[Any]:
-    """What of *body* the model has to answer, part by part, and *payload* neither says nor shows as at first sight."""
+    """Return the parts of *body* that the model must answer and that *payload* neither contains nor
+    shows as at first sight."""
     view = Compactor(LOCAL, Budget(10**9, 10**9))(body)
     messages, seen, sent = (
         view.transcript.messages,
@@ -101,13 +103,13 @@ def list_unseen_parts(body: Any, payload: Any) -> list[Any]:
 
 
 def list_parts(payload: Any, format: Any = "anthropic") -> list[Any]:
-    """What a request says, our own summaries left out."""
+    """Return the texts of a request without Refold's summaries."""
     messages = open_payload(payload, format).decode()
     return [drop_result_id(part) for message in messages for part in without_summary(message).parts]
 
 
 def drop_result_id(part: Any) -> Any:
-    """A part without an id that may be made up from its place, as with Gemini."""
+    """Return a part without an id that may be derived from its position, as with Gemini."""
     return replace(part, id="") if isinstance(part, ToolResult) else part
 
 
@@ -121,8 +123,8 @@ def drop_result_id(part: Any) -> Any:
 def test_f1_law_open_requests_and_unread_results_are_sent_after_any_rewind(
     bodies: list[Any], strategies: list[Strategy], trigger: int, data: st.DataObject
 ) -> None:
-    """Over all formats and strategies: the last request and all unread results are visible, the request is valid, every
-    process sees the same, and what was sent before is sent again as the history grows."""
+    """For all formats and strategies: the last request and all unread results are visible, the
+    request is valid, every process shows the same, and requests stay prefixes of later ones."""
     store = MemoryStore()
     for body in bodies if data.draw(st.booleans()) else bodies[-1:]:
         compactor(strategies, trigger, store)(body)
@@ -159,7 +161,7 @@ def test_f1_law_no_compaction_hides_open_requests_or_unread_results(
 
 
 def agent(steps: int, ask: str = "Find the bug in `calc.py` and fix it.") -> list[dict[str, Any]]:
-    """A tool loop in the Messages API, which ends on a result."""
+    """Return a tool loop in the Messages API that ends with a result."""
     history: list[dict[str, Any]] = [{"role": "user", "content": ask}]
     for n in range(steps):
         use = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"f{n}.py"}}
@@ -175,7 +177,7 @@ def agent(steps: int, ask: str = "Find the bug in `calc.py` and fix it.") -> lis
 def open_with_summary(
     history: list[Any], stop: int, store: MemoryStore, **options: Any
 ) -> Compactor:
-    """A compactor whose store holds a summary of the first *stop* messages of *history*."""
+    """Return a compactor whose store has a summary of the first *stop* messages of *history*."""
     strategies = (Summarize(keep=len(history) - stop),)
     compact = Compactor(strategies, Budget(10**9, 10**9), store, format="anthropic", **options)
     view = compact.compact_now(history, to=compact(history).tokens * 9 // 10)
@@ -184,7 +186,7 @@ def open_with_summary(
 
 
 def test_f1_a_retried_step_is_sent_with_the_tool_result_it_answers():
-    """19,299 tokens became 584: the model was sent the summary alone, without the result it was to read."""
+    """19,299 tokens once became 584: the model got only the summary, without the result to read."""
     store = MemoryStore()
     history = agent(15)
     compact = open_with_summary(history, 25, store)
@@ -198,7 +200,7 @@ def test_f1_a_retried_step_is_sent_with_the_tool_result_it_answers():
 
 
 def test_f1_a_question_that_is_retried_is_sent_as_the_user_wrote_it():
-    """In a chat the last question stood only as a bullet inside a text that says that what it quotes is data."""
+    """In a chat, the last question was once only a bullet in a text that calls its quotes data."""
     chat = [
         {
             "role": "user" if n % 2 == 0 else "assistant",
@@ -223,7 +225,7 @@ def test_f1_a_rewind_shows_the_earlier_summary_that_still_applies():
 
 
 def test_f1_a_summary_held_back_is_shown_once_the_hidden_result_is_answered():
-    """In this process and in a new one, and from then on for as long as the history grows."""
+    """In this process and in a new one, and then for as long as the history grows."""
     store = MemoryStore()
     history = agent(15)
     compact = open_with_summary(history, 25, store)
@@ -241,7 +243,8 @@ def test_f1_a_summary_held_back_is_shown_once_the_hidden_result_is_answered():
 
 
 def test_f1_thinking_added_while_an_edit_is_held_back_is_dropped_once_it_shows():
-    """AN-7: it was thought over the whole history; behind the summary its provider would refuse it."""
+    """AN-7: it was produced over the whole history, and its provider refuses it after the
+    summary."""
     store, history = MemoryStore(), {"model": "claude-opus-5-5", "messages": agent(15)}
     compact = open_with_summary(history["messages"], 25, store)
     thought = {"type": "thinking", "thinking": "hm", "signature": "over all of it"}
@@ -296,7 +299,7 @@ def test_f1_a_strategy_that_hides_the_open_request_is_rejected_with_a_reason():
 
 @pytest.mark.parametrize("api", FORMATS)
 def test_f1_the_gateway_sends_the_newest_result_after_a_rewind(api: str) -> None:
-    """docs/gateway-decisions.md: forks and rewinds need no care."""
+    """docs/gateway-decisions.md: forks and rewinds need no special handling."""
     with Driver() as driver:
         for steps in range(0, 60, 4):
             driver(FORMATS[api](steps), api)
@@ -309,7 +312,8 @@ def test_f1_the_gateway_sends_the_newest_result_after_a_rewind(api: str) -> None
 
 
 def test_f1_the_gateway_drops_a_prepared_summary_if_the_history_is_shorter() -> None:
-    """A step is tried again with a smaller model: what was prepared behind it hides the result that it is about."""
+    """If a step is retried with a smaller model, a summary prepared later hides the result it is
+    about."""
     windows, session = {"m": Window(40_000), "small": Window(8_000)}, [("x-session-id", "s")]
     with Driver(windows=windows, ask=SummaryWriter(), soft=0.5, hard=0.9) as driver:
         for steps in range(1, 100):

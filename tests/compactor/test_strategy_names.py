@@ -1,4 +1,4 @@
-"""Settings that make no sense are refused where they are said, in a sentence; none is found out only while it runs."""
+"""Invalid settings are refused at construction with a clear message, not during a run."""
 
 from dataclasses import MISSING, fields
 

@@ -1,4 +1,5 @@
-"""A conversation is known again only with its whole system prompt: none of it is lost, and all of it is counted."""
+"""A conversation is recognised by its whole system prompt, which is never lost and always
+counted."""
 
 import copy
 import json
@@ -16,21 +17,21 @@ FORMATS = ("openai_chat", "openai_responses", "anthropic", "gemini")
 
 
 def system(text, format="openai_chat"):
-    """A leading entry of the system's, in a wire format."""
+    """Return a leading system entry in a wire format."""
     if format == "gemini":
         return {"role": "system", "parts": [{"text": text}]}
     return {"role": "system", "content": text}
 
 
 def write_message(role, text, format="openai_chat"):
-    """An entry in a wire format."""
+    """Return an entry in a wire format."""
     if format == "gemini":
         return {"role": "model" if role == "assistant" else role, "parts": [{"text": text}]}
     return {"role": role, "content": text}
 
 
 def talk(turns, format="openai_chat"):
-    """So many exchanges."""
+    """Return this many exchanges."""
     return [
         entry
         for n in range(turns)
@@ -51,7 +52,7 @@ def compactor(trigger=10**6, target=None, **settings):
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_c2_a_system_prompt_is_counted_and_kept_after_an_empty_history(format):
-    """`compact([])`, then the real history: the system prompt was summarised away with it."""
+    """After `compact([])`, the system prompt of the real history was once summarised away."""
     history = [system(LONG, format), *talk(30, format), write_message("user", "And now?", format)]
     fresh, used = compactor(3_000, 2_000, format=format), compactor(3_000, 2_000, format=format)
     used([])
@@ -64,7 +65,8 @@ def test_c2_a_system_prompt_is_counted_and_kept_after_an_empty_history(format):
 
 
 def test_c2_a_session_counts_the_system_prompt_that_it_gets_first():
-    """`Compactor.session()` as in README: a budget of 8,000 said 7,811 of what were 31,629 tokens."""
+    """`Compactor.session()` as in README: with a budget of 8,000 it once reported 7,811 of 31,629
+    tokens."""
     session = compactor().session()
     session.append(system(LONG))
     session.append(*talk(3))
@@ -88,14 +90,15 @@ def test_c2_a_session_with_only_a_system_prompt_accepts_another_one():
 
 
 def test_c2_usage_of_a_system_prompt_alone_is_not_used_for_other_histories():
-    """Every history begins as one without entries does: its usage was taken for that of whatever came next."""
+    """Every history begins like an empty one: its usage was once used for any other history."""
     compact = compactor()
     compact.report(compact([system("Be brief.")]), {"prompt_tokens": 1_900, "completion_tokens": 1})
     assert compact([system(LONG), *talk(2)]).tokens == compactor()([system(LONG), *talk(2)]).tokens
 
 
 def test_c2_an_empty_history_does_not_replace_a_known_conversation():
-    """Respelled by its client, a conversation of an hour was taken for the empty one that was seen since."""
+    """A conversation of an hour, re-serialised by its client, was once taken for the empty one seen
+    since."""
     now = [0.0]
     budget = refold.Budget(refold.budget.triggers.Elapsed(3_600), 500)
     compact = refold.Compactor(refold.default_strategies(500), budget, clock=lambda: now[0])
@@ -110,7 +113,7 @@ def test_c2_an_empty_history_does_not_replace_a_known_conversation():
 
 @pytest.mark.parametrize("as_text", [False, True])
 def test_c2_an_additional_leading_system_message_is_counted(as_text):
-    """A gateway counted 306 tokens of a body of 74 kB."""
+    """A gateway once counted 306 tokens for a body of 74 kB."""
     compact, first, question = (
         compactor(),
         [system("Be brief."), *talk(2)],
@@ -159,7 +162,8 @@ HEADS = st.lists(st.sampled_from(["Be brief.", "Answer in Latin.", LONG]), max_s
 def test_c2_law_earlier_requests_do_not_change_how_a_request_is_parsed_and_counted(
     calls, format, as_text
 ):
-    """Whatever heads and lengths one compactor has seen, the next history is counted and shown as by a new one."""
+    """A compactor that has seen any other prompts and lengths counts and shows a history like a new
+    one."""
     compact = compactor(format=format)
     for heads, turns in calls:
         history = [*(system(text, format) for text in heads), *talk(turns, format)]

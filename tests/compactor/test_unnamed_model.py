@@ -1,4 +1,4 @@
-"""Lists of messages name no model: what its thinking needs is not known, and nothing that may be needed goes (F14)."""
+"""Lists of messages name no model: thinking that a model may need is kept (F14)."""
 
 import warnings
 from typing import Any
@@ -19,7 +19,7 @@ OLDER = "claude-sonnet-4-5"
 
 
 def loop(steps: int) -> list[Any]:
-    """A tool loop in which every step is thought about."""
+    """Return a tool loop with thinking in every step."""
     history: list[Any] = [{"role": "user", "content": "Find the bug."}]
     for n in range(steps):
         thought = {"type": "thinking", "thinking": f"about {n}", "signature": f"sig{n}"}
@@ -42,14 +42,15 @@ def compactor(trigger: int = 2_000, store: MemoryStore | None = None) -> Compact
 
 
 def thoughts(payload: Any) -> list[str]:
-    """The signatures that a request holds."""
+    """Return the signatures in a request."""
     messages = payload["messages"] if isinstance(payload, dict) else payload
     blocks = [block for m in messages if isinstance(m["content"], list) for block in m["content"]]
     return [block["signature"] for block in blocks if block["type"] == "thinking"]
 
 
 def test_f14_a_tool_loop_in_a_bare_list_keeps_its_thinking_and_warns() -> None:
-    """AN-6: "thinking blocks in the latest assistant message cannot be modified" was what an older model answered."""
+    """AN-6: an older model answered "thinking blocks in the latest assistant message cannot be
+    modified"."""
     history = loop(10)
     with pytest.warns(ModelNotNamed, match="body, which names it") as warned:
         view = compactor()(history)
@@ -76,7 +77,8 @@ def test_f15_the_compactors_model_applies_to_bare_lists() -> None:
 
 
 def test_thinking_after_an_edit_is_dropped_once_a_model_refuses_it() -> None:
-    """As when a router falls back: its second model refused every request of the turn (AN-7)."""
+    """As when a router falls back: its second model once refused every request of the turn
+    (AN-7)."""
     store, strategies = MemoryStore(), [Summarize(keep=4)]
     compact = Compactor(strategies, Budget(8_000, 4_000), store)
 
@@ -110,7 +112,7 @@ def test_f14_older_thinking_is_dropped_and_a_revert_keeps_the_current_turns() ->
 
 
 def _rename_ids(message: Any) -> Any:
-    """A step under other ids."""
+    """Return a step with other ids."""
     names = {"id": "n{}", "tool_use_id": "n{}", "signature": "new{}"}
     blocks = [
         {
@@ -127,7 +129,7 @@ def _rename_ids(message: Any) -> Any:
 def test_f14_law_a_list_without_a_model_keeps_thinking_that_older_models_need(
     bodies: list[Any], trigger: int
 ) -> None:
-    """AN-6 over any strategies, in every request of a session."""
+    """AN-6 for any strategies, in every request of a session."""
     compact, before = compactor(trigger), None
     for body in bodies:
         messages = body.get("messages")
@@ -176,7 +178,7 @@ def test_the_default_budget_warns_once_of_an_unnamed_or_unknown_model(caplog):
 
 
 def test_a_model_with_known_prices_only_is_compacted_when_that_pays(caplog):
-    """It said that nothing would be compacted, and compacted."""
+    """A warning once said that nothing would be compacted, and then it was."""
     history = demo_session()
     view = Compactor(model="gpt-5.1-house")(history)
     assert view.tokens < 20_000 and view.tokens_unedited > 200_000
@@ -203,7 +205,7 @@ def test_thinking_of_a_finished_turn_is_dropped_alike_in_every_process() -> None
 
 
 def test_two_answers_in_a_row_are_shown_alike_by_every_process() -> None:
-    """As when the model is asked to go on, after what it had said was compacted."""
+    """As when the model is asked to continue after its answer was compacted."""
     store, model = MemoryStore(), "claude-opus-5-5"
     strategies, budget = [Summarize(keep=1)], Budget(10_000, 500)
     compact, history = Compactor(strategies, budget, store, model=model), loop(4)

@@ -1,4 +1,4 @@
-"""Small facts about the values and the engine that the laws do not pin down."""
+"""Details of the values and the engine that the laws do not cover."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from refold.transcript import AppendLog, LazyTips, Transcript, hash_message
 
 
 def words(message: Message) -> int:
-    """One token a character: figures that a reader can check."""
+    """Count one token per character, so that a reader can check the figures."""
     return sum(len(part.text) for part in message.parts if isinstance(part, Text))
 
 
@@ -136,7 +136,7 @@ def test_a_transcript_matches_only_edits_with_its_range_and_tip():
 
 
 def test_a_role_may_be_any_text_that_json_can_hold():
-    """Codecs carry roles that they do not know, and JSON may hold half a surrogate pair."""
+    """Codecs pass on unknown roles, and JSON may contain half a surrogate pair."""
     envelope = open_payload([{"role": "\ud800", "content": "a"}], "anthropic")
     (message,) = envelope.decode()
     assert message.role == "\ud800"
@@ -158,7 +158,7 @@ def test_tips_are_the_same_whenever_they_are_computed():
 
 
 class Weighed(str):
-    """A text that notes in *hashed* when its bytes are asked for."""
+    """A text that records in *hashed* when its bytes are requested."""
 
     __slots__ = ("hashed",)
 
@@ -173,7 +173,7 @@ class Weighed(str):
 
 
 def test_messages_are_hashed_lazily_and_only_once():
-    """A turn without edits hashes nothing."""
+    """A turn without edits computes no hash."""
     hashed: list[str] = []
     messages = [user(Weighed(text, hashed)) for text in "abcd"]
     transcript = Transcript.of(messages[:2]).extend(messages[2:3])
@@ -394,7 +394,7 @@ def test_edits_that_touch_do_not_overlap():
 
 @dataclass(frozen=True)
 class Script:
-    """Yields the given steps and notes what it gets for them."""
+    """A strategy that yields the given steps and records the answers."""
 
     steps: tuple
     answers: list
@@ -440,7 +440,7 @@ def test_attempts_without_an_edit_state_the_reason():
 
 @dataclass(frozen=True)
 class Ends:
-    """Yields the given steps, then says how its run ended."""
+    """A strategy that yields the given steps, then reports how its run ended."""
 
     steps: tuple
     ending: Ending | None = None
@@ -474,7 +474,7 @@ class Ends:
 def test_an_ending_sets_the_outcome_if_no_edit_was_applied_or_it_is_degraded(
     edits, ends, outcome, reason
 ):
-    """An edit that was taken is one, whatever failed beside it; only `degraded` says more of it."""
+    """An accepted edit makes it `applied`, whatever else failed. Only `degraded` overrides that."""
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
     done = drive(
         compact_if_due(
@@ -486,7 +486,8 @@ def test_an_ending_sets_the_outcome_if_no_edit_was_applied_or_it_is_degraded(
 
 
 def test_an_attempt_records_its_edits_calls_cost_model_and_prompt():
-    """Tokens of the request after each edit; US dollars of all calls; the model and the prompt named last."""
+    """Tokens of the request after each edit, US dollars of all calls, and the last named model and
+    prompt."""
     view = View.of(talk("a" * 50, "b" * 50, "c" * 50, "d"), profile=LENS)
     asks = (Ask("q", prompt_id="short-1"), Ask("r", prompt_id="long-2"), Ask("s"), Ask("t"))
     run = Ends((*asks, fold(0, 2, "x"), fold(0, 3, "yy")))
@@ -540,7 +541,7 @@ def _effects():
 
 @dataclass(frozen=True)
 class Say:
-    """A local strategy: every message says this."""
+    """A local strategy that replaces every message by this text."""
 
     text: str
     local = True
@@ -772,7 +773,8 @@ def test_only_thinking_that_a_late_edit_invalidates_is_dropped():
 
 
 def test_thinking_after_the_earliest_of_several_late_edits_is_dropped():
-    """AN-7: of several edits made at once, in whatever order, the first in the history unbinds all behind it."""
+    """AN-7: of several edits made at once, in any order, the first in the history unbinds all
+    thinking after it."""
     messages = [
         message
         for at in range(4)
@@ -816,7 +818,8 @@ def test_thinking_that_is_not_bound_to_its_prefix_is_kept(mode):
 
 
 def test_a_revert_drops_thinking_after_the_reverted_edit():
-    """AN-7 AN-11: what stands before the edit is bound to what it was; where nothing changed, nothing goes."""
+    """AN-7 AN-11: thinking after the edit is bound to the edited text. Where nothing changed,
+    nothing is dropped."""
     messages = (user("a"), thinking("b"), user("c" * 90), thinking("d"), user("e"), thinking("f"))
     view = View.of(messages, profile=LENS)
     before = view.apply(view.fold(2, 3, user("x"), by="me"))
@@ -832,7 +835,7 @@ def test_a_revert_drops_thinking_after_the_reverted_edit():
 
 
 def test_the_current_turn_of_an_unknown_model_keeps_its_signed_thinking():
-    """The name may be an alias of one that binds its thinking, or of one that wants it back."""
+    """The name may be an alias of a model that binds its thinking, or of one that requires it."""
     messages = (user("a"), thinking("b"), user("c"), thinking("d"))
     view = View.of(messages, profile=Profile(words, Rules(anthropic.RULES, alternate=True)))
     after = drop_invalidated_thinking(view.apply(view.fold(0, 1, user("x"))), view)
@@ -909,7 +912,7 @@ SALTED = "a80e0c5938f5d3221d986f2fb430c5a4"
 
 
 def test_tips_are_the_same_in_every_version():
-    """Stores find edits by tips: a version that hashed otherwise would lose every edit ever kept."""
+    """Stores find edits by tips: a version with other hashes would lose every stored edit."""
     messages = [
         user("Fix it. 修好它。\ud800"),
         Message(

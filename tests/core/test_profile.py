@@ -1,4 +1,4 @@
-"""What is worked out once: sums, columns, and the tokens that an adopted edit shows."""
+"""Cached values: sums, columns, and the tokens of an adopted edit."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ MESSAGES = tuple(user(f"message {n}") for n in range(12))
 
 
 class Counted:
-    """A pure function of a message that says how often it was asked."""
+    """A pure function of a message that counts its calls."""
 
     def __init__(self) -> None:
         self.asked: list[Message] = []
@@ -47,7 +47,7 @@ def test_a_cached_function_is_called_once_for_each_message(steps):
 
 
 def test_messages_that_an_edit_hides_are_hashed_once_while_the_transcript_grows():
-    """A turn behind a summary of 10,000 messages hashed each of them: 5 ms instead of 0.2."""
+    """Each turn after a summary of 10,000 messages once hashed all of them: 5 ms instead of 0.2."""
     hashed = list[str]()
 
     class Watched(Text):
@@ -71,7 +71,7 @@ def test_messages_that_an_edit_hides_are_hashed_once_while_the_transcript_grows(
 
 
 def test_may_drop_more_thinking_looks_only_at_new_messages():
-    """A turn in a task of 10,000 messages looked at each of them."""
+    """Each turn of a task of 10,000 messages once looked at all of them."""
     looked = list[str]()
 
     class Watched(Message):

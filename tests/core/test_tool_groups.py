@@ -1,4 +1,4 @@
-"""Tool groups, and what the model has not seen."""
+"""Tool groups, and what the model has not read yet."""
 
 from hypothesis import given
 

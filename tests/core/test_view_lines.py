@@ -1,4 +1,4 @@
-"""What a view says of itself to people: in a line, in words, as a difference, in a notebook."""
+"""Descriptions of a view for people: one line, text, a diff, and HTML for notebooks."""
 
 import re
 from html.parser import HTMLParser
@@ -44,7 +44,7 @@ def test_the_repr_of_a_view_states_messages_tokens_and_edits(view):
 
 
 def test_b12_parts_of_a_view_add_up_to_its_tokens(view):
-    """In one unit with the figure above them."""
+    """In the same unit as the total."""
     text = "\n".join(line.text for line in view_lines(view))
     parts = re.findall(r"^(?:#\d+|instead:) \w+ · ([\d,]+) tokens$", text, re.MULTILINE)
     assert view.tokens > 1.2 * view.tokens_uncalibrated
@@ -93,7 +93,7 @@ def test_strategies_are_described_in_words():
 
 
 def test_edits_that_no_strategy_made_are_described_in_words():
-    """A preview listed `settle` and `decided`, and called an unedited message a summary."""
+    """A preview once listed `settle` and `decided`, and called an original message a summary."""
     assert describe_strategy(late_edits.STRIP_THINKING_BY) == "signed thinking dropped"
     assert describe_strategy(f"{DECIDED} (ClipResults(most=5))") == "long tool results clipped"
     by = f"{SHOWN_ORIGINAL_BY} (SummarizeTo(tokens=9, summarizer=RuleSummary()))"
@@ -102,7 +102,8 @@ def test_edits_that_no_strategy_made_are_described_in_words():
 
 
 def test_a_result_belongs_to_the_latest_call_of_its_id_before_it():
-    """Some servers name the calls of every turn alike: all results stood under the last call's name."""
+    """Some servers reuse call ids in every turn: all results were once shown with the last call's
+    name."""
     messages = [user("start")]
     for name in ("read", "bash"):
         messages.append(Message("assistant", (ToolCall("call_0", name, "{}"),)))
@@ -162,7 +163,7 @@ def test_the_notebook_view_has_a_fold_for_each_edit_and_notes_truncation(view):
 
 @given(transcripts())
 def test_an_html_page_escapes_and_shows_all_message_text(messages):
-    """Law: no text is markup, whatever is in it, and none is lost."""
+    """Law: no text becomes markup, and none is lost."""
     shown_view = refold.View.of([*messages, user("<script>alert(1)</script> & more")])
     page = _Tags()
     page.feed(html_page(shown_view))

@@ -1,4 +1,4 @@
-"""What the documentation says works, and everything public is in it."""
+"""The examples of the documentation work, and it covers everything public."""
 
 import ast
 import re
@@ -29,9 +29,9 @@ def name_of(page: Path) -> str:
 def test_f22_code_blocks_run_with_the_extras_that_the_page_names(
     page: Path, tmp_path_factory
 ) -> None:
-    """The Python blocks of a page run from top to bottom where there is nothing but Refold and the extras that
-    the page has named above them, in an empty directory, and print what the page says. Preset pages once needed
-    a package that no extra has; the summary that docs/summaries.md showed was one of months before."""
+    """The Python blocks of a page run from top to bottom in an empty directory, with only Refold
+    and the extras named above them, and print the documented output. Preset pages once needed a
+    package of no extra, and the summary in docs/summaries.md was months old."""
     environments, printed = tmp_path_factory.getbasetemp() / "environments", ""
     for extras, code in code_by_extras(page):
         python = create_environment(extras, environments)
@@ -42,7 +42,8 @@ def test_f22_code_blocks_run_with_the_extras_that_the_page_names(
 
 
 def iter_outputs(page: Path) -> Iterator[str]:
-    """What *page* says that its Python blocks print, in the blocks behind these; `...` is a gap."""
+    """Yield the output of the Python blocks of *page*, which is in the blocks after them. `...` is
+    a gap."""
     blocks = read_blocks(page.read_text(encoding="utf-8"))
     for (_, language, code), (_, shown, text) in pairwise(blocks):
         if (language, shown) == ("python", "text") and "print(" in code:
@@ -50,7 +51,7 @@ def iter_outputs(page: Path) -> Iterator[str]:
 
 
 def test_f22_an_environment_has_only_the_packages_of_its_extras(tmp_path: Path) -> None:
-    """hypothesis is in the environment of the tests; of a reader's only if the page names its extra."""
+    """The tests' environment has hypothesis, a reader's only if the page names its extra."""
     code = "from refold.testing import ScriptedModel, check_strategy, transcripts"
     bare = run_code(create_environment(frozenset(), tmp_path), code, ROOT / "README.md", tmp_path)
     assert (
@@ -63,7 +64,7 @@ def test_f22_an_environment_has_only_the_packages_of_its_extras(tmp_path: Path) 
 
 
 def test_pages_that_install_from_a_clone_explain_how_to_clone() -> None:
-    """Every page said "in a clone", and none how to get one."""
+    """Pages once said "in a clone" without saying how to get one."""
     (address,) = set(re.findall(r"^git clone (.+) refold$", PROSE, re.MULTILINE))
     assert address == "<address of this repository>"  # until it is public
     for page in PAGES:
@@ -73,7 +74,8 @@ def test_pages_that_install_from_a_clone_explain_how_to_clone() -> None:
 
 
 def test_messages_refer_neither_to_docs_nor_to_an_unspecified_ledger() -> None:
-    """An installation has no `docs`, and the commands know two ledgers: a message says which."""
+    """An installation has no `docs`, and the commands have two ledgers, so a message must name
+    one."""
     wrong = [
         f"{path.relative_to(SOURCE)}: {text}"
         for path, tree in syntax_trees().items()
@@ -85,7 +87,8 @@ def test_messages_refer_neither_to_docs_nor_to_an_unspecified_ledger() -> None:
 
 
 def messages_of(tree: ast.Module) -> list[str]:
-    """The texts of a file that are no docstrings; of a command its docstring too, which is its help."""
+    """Return the strings of a file except docstrings. Docstrings of commands are included, because
+    they are help texts."""
     docstrings = {
         id(node.value)
         for node in ast.walk(tree)
@@ -108,7 +111,7 @@ def messages_of(tree: ast.Module) -> list[str]:
 
 
 def says_ledger(text: str) -> bool:
-    """Does it speak of a ledger, and not say which?"""
+    """Return whether a text mentions a ledger without naming which."""
     return " " in text and bool(re.search(r"(?<!net )(?<!\.)\bledger\b(?! WHERE)", text))
 
 
@@ -126,7 +129,7 @@ def test_relative_links_lead_to_existing_files() -> None:
 
 
 def test_prose_is_at_most_100_columns_wide() -> None:
-    """Tables, links of one line and what programs print may be wider."""
+    """Tables, links on a line of their own and program output may be wider."""
     code = re.compile(
         r"^ *```.*?^ *```$|^<!--.*?-->$|^[#|!].*?$|^ *\|.*?$|^`[^`\n]+`\S?$",
         re.MULTILINE | re.DOTALL,
@@ -180,7 +183,7 @@ def test_test_and_source_files_named_on_pages_exist() -> None:
 
 
 def test_the_diagram_of_the_floors_matches_the_import_linter() -> None:
-    """docs/concepts.md draws what `lint-imports` checks: the same rooms, in the same order."""
+    """docs/concepts.md shows the same rooms in the same order as the check by `lint-imports`."""
     page = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
     picture = page.partition("## Floors")[2].split("```")[1].strip("\n").splitlines()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -192,7 +195,7 @@ def test_the_diagram_of_the_floors_matches_the_import_linter() -> None:
 
 
 def test_the_settings_on_the_gateways_page_are_the_defaults() -> None:
-    """Whoever copies the refold.toml of docs/gateway.md changes nothing by it."""
+    """Copying the refold.toml of docs/gateway.md changes nothing."""
     blocks = [code for _, code in code_blocks(ROOT / "docs" / "gateway.md", "toml")]
     table = tomllib.loads(next(code for code in blocks if "[limits]" in code))
     compaction = table["compaction"] | {"refuse": frozenset(table["compaction"]["refuse"])}
@@ -211,7 +214,7 @@ def test_every_name_of_the_reference_is_described() -> None:
 
 
 def test_the_reference_lists_the_public_api_and_no_helpers() -> None:
-    """It once listed the checks of settings, the texts of our own tests and the parts of a codec."""
+    """It once listed validation functions, strings of our tests and internals of codecs."""
     text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     names = set(re.findall(r"^\| `(\w+)", text, re.MULTILINE))
     assert {"Compactor", "StoreError", "check_store", "LAWS", "Codec", "ChatModel"} <= names

@@ -1,4 +1,4 @@
-"""The first examples of README and tutorial show what we would use ourselves."""
+"""The first examples of README and tutorial show settings that we recommend."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ from tests.support.examples import NIGHTLY
 from tests.support.pages import ROOT, code_blocks
 
 PAGES = {"README.md": 0, "docs/start.md": 2}
-"""Pages, and how many blocks of Python stand before the first with a `Compactor`."""
+"""Pages with the number of Python blocks before the first that has a `Compactor`."""
 MODEL = "claude-opus-5-5"
 OPENED = Recording({"model": MODEL, "messages": demo_session()})
 
 
 def of_page(page: str, place: Path, monkeypatch) -> Compactor:
-    """The compactor that a page's first example makes."""
+    """Return the compactor of a page's first example."""
     monkeypatch.chdir(place)
     names: dict = {}
     for _, code in list(code_blocks(ROOT / page, "python"))[: PAGES[page] + 1]:
@@ -26,7 +26,7 @@ def of_page(page: str, place: Path, monkeypatch) -> Compactor:
 
 
 def bare(compactor: Compactor) -> Compactor:
-    """The same settings, without its store."""
+    """Return the same settings without the store."""
     settings = compactor.settings
     return Compactor(
         None if settings.has_default_strategies else settings.strategies,
@@ -38,7 +38,8 @@ def bare(compactor: Compactor) -> Compactor:
 def test_f23_the_first_examples_keep_needed_facts_and_save_tokens(
     tmp_path: Path, monkeypatch
 ) -> None:
-    """README's clipped every result at 4,000 characters, the tutorial's saved nothing before the window was full."""
+    """README's once clipped every result at 4,000 characters, the tutorial's saved nothing until
+    the window was full."""
     unedited = OPENED.replay(Compactor([], Budget(10**9, 10**9)))
     compactors = [bare(of_page(page, tmp_path, monkeypatch)) for page in PAGES]
     for compactor in {repr(decides_by(compactor)): compactor for compactor in compactors}.values():
@@ -48,7 +49,7 @@ def test_f23_the_first_examples_keep_needed_facts_and_save_tokens(
 
 
 def decides_by(compactor: Compactor) -> tuple[object, ...]:
-    """What two compactors have in common that do the same."""
+    """Return the settings that decide what a compactor does."""
     return compactor.settings.strategies, compactor.settings.budget, compactor.settings.model
 
 

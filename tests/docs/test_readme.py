@@ -1,4 +1,4 @@
-"""Who comes by a door finds that it works, and links lead to headings."""
+"""Each entry section works by itself, and links lead to headings."""
 
 import json
 import os
@@ -23,8 +23,8 @@ DOORS = {
 def test_each_entry_section_of_a_page_works_without_the_others(
     page: str, door: str, tmp_path: Path
 ) -> None:
-    """Blocks once ran in one namespace, among files that the tests had made: what another door had
-    imported, and a file before the block that writes it, went unnoticed."""
+    """Blocks once shared a namespace and the tests' files, so nobody noticed imports from another
+    section, or a file used before the block that writes it."""
     name = "258c7280-ae70-4798-800f-63464d01a85d"
     if page == "README.md":  # start.md writes a session, README has who reads it look at their own
         record_session(tmp_path / ".claude" / "projects" / "-srv-app" / f"{name}.jsonl")
@@ -67,7 +67,7 @@ def record_session(path: Path) -> None:
 def test_serve_check_names_the_invalid_key_or_line_of_the_config_file(
     change: tuple[str, str], names: str, tmp_path: Path
 ) -> None:
-    """As start.md says: the key, or the line where it is no TOML."""
+    """As start.md says: the key, or the line if it is invalid TOML."""
     (toml,) = (code for _, code in code_blocks(ROOT / "docs" / "start.md", "toml"))
     assert change[0] in toml
     (tmp_path / "refold.toml").write_text(toml.replace(*change), encoding="utf-8")
@@ -83,7 +83,7 @@ def test_each_page_with_entry_sections_has_three() -> None:
 
 
 def test_every_linked_heading_exists() -> None:
-    """A link to a heading that was renamed leads to the top of a page, and nobody notices."""
+    """A link to a renamed heading silently leads to the top of a page."""
     wrong = []
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     anchors = {page: headings(page) for page in pages}
@@ -96,7 +96,7 @@ def test_every_linked_heading_exists() -> None:
 
 
 def headings(page: Path) -> set[str]:
-    """The anchors of *page*, as GitHub makes them of its headings."""
+    """Return the anchors of *page*, as GitHub derives them from headings."""
     text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     names, seen = re.findall(r"^#+ (.*)$", text, re.MULTILINE), {}
     result = set()

@@ -1,4 +1,4 @@
-"""A user's own parts, as docs/extend.md has them, under `mypy --strict`."""
+"""A user's own components, as in docs/extend.md, under `mypy --strict`."""
 
 import os
 import re
@@ -64,7 +64,7 @@ def test_custom_parts_pass_strict_type_checking(tmp_path, monkeypatch):
 
 @nightly
 def test_the_first_strategy_of_the_extension_page_passes_type_checking(tmp_path, monkeypatch):
-    """mypy missed a return in it: `Steps` is for one that says how it ended."""
+    """mypy once reported a missing return: `Steps` is for a strategy that returns how it ended."""
     page = (Path(__file__).parents[2] / "docs" / "extend.md").read_text(encoding="utf-8")
     program = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[:2])
     assert "-> Edits:" in program
@@ -72,7 +72,7 @@ def test_the_first_strategy_of_the_extension_page_passes_type_checking(tmp_path,
 
 
 def type_check(program: str, folder: Path, monkeypatch) -> tuple[str, str]:
-    """Return what `mypy --strict` says of a program, and its errors."""
+    """Return the exit code of `mypy --strict` for a program, and its errors."""
     path = folder / "program.py"
     path.write_text(program, encoding="utf-8")
     monkeypatch.setenv("MYPYPATH", os.fspath(Path(refold.__file__).parents[1]))

@@ -1,4 +1,4 @@
-"""Memories: what is taken out of messages before they are hidden, and where it is kept."""
+"""Memories: what is extracted from messages before they are hidden, and where it is stored."""
 
 import asyncio
 import json
@@ -68,7 +68,7 @@ def views(stop: int = 6) -> tuple[View, View]:
 
 
 def test_tool_results_in_user_messages_are_shown_to_a_model_as_tool_output() -> None:
-    """What a file said was to be a preference of the user's."""
+    """The text of a file once became a preference of the user."""
     asks, carried = list[Ask](), Message("user", (ToolResult("c", (Text("Delete it."),)),))
     before = View.of((Message("assistant", (ToolCall("c", "read", "{}"),)), carried, user("Go.")))
     after = before.apply(before.fold(0, 2, user("[summary]"), by="test"))
@@ -93,7 +93,8 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> MemorySink:
 
 
 def test_facts_preferences_and_decisions_are_extracted(sink: MemorySink) -> None:
-    """S2-06 S2-23 S2-40: what is worth knowing is kept before messages are hidden, in Chinese and English."""
+    """S2-06 S2-23 S2-40: important facts are stored before messages are hidden, in Chinese and
+    English."""
     flushed = flush(*views(), sink)
     assert not flushed.failed
     assert {
@@ -167,7 +168,7 @@ def _run(extract: object, view: View, positions: Sequence[int]) -> Extraction:
 
 
 def test_the_same_content_is_kept_once(sink: MemorySink) -> None:
-    """S2-19 C2-9: flushed memories are counted once, however often the same history is compacted."""
+    """S2-19 C2-9: flushed memories count once, however often the same history is compacted."""
     first, again = flush(*views(), sink), flush(*views(), sink)
     assert first.count == first.total == 11
     assert (again.count, again.total, again.failed) == (0, 11, False)
@@ -209,7 +210,7 @@ def test_an_extractor_that_fails_stops_nothing_and_is_reported() -> None:
 
 
 def test_the_hook_flushes_once_for_each_compaction_that_is_kept() -> None:
-    """S2-06 S2-19: memories are flushed inside the compaction, once for each that is kept."""
+    """S2-06 S2-19: memories are flushed during the compaction, once for each that is kept."""
     sink, reports = ProcessMemories(), list[FlushResult]()
     hook = MemoryFlush(sink, report=reports.append)
     history = [
@@ -229,7 +230,7 @@ def test_the_hook_flushes_once_for_each_compaction_that_is_kept() -> None:
 
 
 def test_a_compaction_goes_on_when_its_flush_fails() -> None:
-    """C2-9: as above, through the hook."""
+    """C2-9: also through the hook."""
     reports = list[FlushResult]()
     compact = Compactor(
         [Summarize(4, 300)],
@@ -401,7 +402,7 @@ KEY = "sk-proj-A1b2C3d4E5f6G7h8I9j0"
 
 @pytest.mark.parametrize("before", range(200, 320, 3))
 def test_f5_a_secret_at_the_cut_of_a_memory_is_redacted(before: int) -> None:
-    """A long sentence was cut first, and half a key is in no form that is recognised."""
+    """A long sentence was once cut first, and half a key matches no known form."""
     sink = ProcessMemories()
     lead = "I use this key for the deploy server "
     messages = [

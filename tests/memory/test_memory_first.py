@@ -1,4 +1,5 @@
-"""Memories are kept before messages are hidden, and a sink or extractor that fails loses none of them (F5, S2-06)."""
+"""Memories are stored before messages are hidden, and a failing sink or extractor loses none (F5,
+S2-06)."""
 
 import asyncio
 import logging
@@ -32,7 +33,7 @@ def talk(count: int) -> list[dict]:
 
 
 class Books(MemoryStore):
-    """A store that writes down when edits are kept."""
+    """A store that records when edits are saved."""
 
     def __init__(self, events: list[str]) -> None:
         super().__init__()
@@ -46,7 +47,7 @@ class Books(MemoryStore):
 
 
 class Shaky:
-    """A sink that fails as often as it is told to: the next *failures* times."""
+    """A sink whose next *failures* calls fail."""
 
     def __init__(self, failures: int = 0, events: list[str] | None = None) -> None:
         self.inner, self.failures, self.tries, self.events = ProcessMemories(), failures, 0, events
@@ -103,7 +104,7 @@ WAYS = (compact_first, acompact_first, accept_first, in_session, soft_hard, soft
 def test_f5_memories_are_kept_before_messages_are_hidden(
     way: Callable[[MemoryStore, MemorySink], None],
 ) -> None:
-    """S2-06 C2-9: killed between the two, a process had hidden messages whose memories nobody ever took."""
+    """S2-06 C2-9: a process killed between the two once had hidden messages without memories."""
     events = list[str]()
     way(Books(events), Shaky(events=events))
     assert events[:2] == ["memories", "edits"]
@@ -120,7 +121,8 @@ def test_f5_a_sink_that_fails_does_not_stop_the_compaction(
 
 
 def test_f5_a_failed_flush_is_reported_and_retried(caplog: pytest.LogCaptureFixture) -> None:
-    """C2-9: a sink that failed once lost memories for good, and neither view, log, event nor ledger said so."""
+    """C2-9: a sink that failed once lost memories, and neither view, log, event nor ledger reported
+    it."""
     sink, events, store = Shaky(failures=1), list[Any](), MemoryStore()
     compact = Compactor(
         [Summarize(keep=4)], BUDGET, store, memory=MemoryFlush(sink), on_event=events.append
@@ -163,8 +165,8 @@ def test_f5_the_backlog_is_stored_at_a_turn_that_hides_nothing() -> None:
 def test_f5_a_sink_has_all_memories_after_a_retry_whenever_it_failed(
     fails: list[bool], steps: list[int]
 ) -> None:
-    """Law: after any failures, in any order with any turns, the next chance that goes well leaves what a sink has that
-    never failed."""
+    """Law: after any failures and turns in any order, the next success gives the sink what one
+    without failures has."""
 
     class Sometimes(Shaky):
         def store(self, memories: Iterable[Memory]) -> int:
@@ -186,7 +188,7 @@ def test_f5_a_sink_has_all_memories_after_a_retry_whenever_it_failed(
 
 
 def test_f5_a_sink_that_is_down_is_retried_at_ever_fewer_turns() -> None:
-    """One that waits for its own timeout is asked at ever fewer turns, and never given up."""
+    """A sink that times out is retried at increasing intervals, and never given up."""
     sink = Shaky(failures=10_000)
     flushing = MemoryFlush(sink)
     session = Compactor([Summarize(keep=4)], Budget(900, 700), memory=flushing).session(talk(40))
@@ -226,7 +228,7 @@ def unsteady(
 def test_f5_an_extractor_that_fails_gets_the_same_messages_again(
     failures: int, expected: str
 ) -> None:
-    """Three times at most; then rules take them, so that nothing waits for ever."""
+    """At most three times. Then rules extract the memories, so that nothing waits for ever."""
     sink, reports = ProcessMemories(), list[FlushResult]()
     flushing = MemoryFlush(sink, unsteady(failures), report=reports.append)
     Compactor([Summarize(keep=4)], BUDGET, memory=flushing)(talk(40))
@@ -240,7 +242,7 @@ def test_f5_an_extractor_that_fails_gets_the_same_messages_again(
 
 @pytest.mark.parametrize("late", [False, True])
 def test_f5_an_interrupted_or_cancelled_turn_keeps_the_backlog(*, late: bool) -> None:
-    """What had waited since the sink failed was taken for the turn, and gone with it."""
+    """The backlog was once taken for the turn, and lost with it."""
 
     def asking(view: View, positions: Sequence[int]) -> Generator[Ask, Answer | None, Extraction]:
         answer = yield Ask("What is worth knowing?")
@@ -270,7 +272,8 @@ def test_f5_an_interrupted_or_cancelled_turn_keeps_the_backlog(*, late: bool) ->
 
 
 def test_f5_a_failed_flush_is_in_the_result_and_retried_at_the_next_compaction() -> None:
-    """S2-06 S2-19 C2-9: though the list was replaced by the compacted one, so that nobody has the messages any more."""
+    """S2-06 S2-19 C2-9: even if the caller replaced the list by the compacted one, so that the
+    messages are gone."""
     sink = Shaky(failures=1)
     desk = SoftHardCompactor(SMALL, memory=sink)
     first = desk.compact(talk(40), "agent", "talk")
@@ -284,7 +287,7 @@ def test_f5_a_failed_flush_is_in_the_result_and_retried_at_the_next_compaction()
 
 
 def test_f5_each_agent_has_its_own_backlog_and_a_missing_sink_counts_as_failed() -> None:
-    """S2-36: what waits for one agent never ends in another's memory."""
+    """S2-36: the backlog of one agent never gets into another's memory."""
     sinks = {"a": ProcessMemories()}
     desk = SoftHardCompactor(SMALL, memory=sinks.__getitem__)
     assert "KeyError" in desk.compact(talk(40), "b").memory_failure
@@ -297,6 +300,6 @@ def test_f5_each_agent_has_its_own_backlog_and_a_missing_sink_counts_as_failed()
 
 
 def test_f5_a_memory_flush_is_refused_as_the_after_hook() -> None:
-    """`after=MemoryFlush(...)` would run when the edits are kept."""
+    """`after=MemoryFlush(...)` would run when the edits are already stored."""
     with pytest.raises(ValueError, match="after must be something to call"):
         Compactor([Summarize(keep=4)], BUDGET, after=MemoryFlush(ProcessMemories()))  # type: ignore[arg-type]  # what was right once
