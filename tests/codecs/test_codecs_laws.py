@@ -23,7 +23,7 @@ IDS = st.sampled_from(["c1", "c2", "c3"])
 
 
 def record(required: dict, **optional: st.SearchStrategy) -> st.SearchStrategy[dict]:
-    """Return JSON objects with these fields, optional ones and unknown ones."""
+    """Return a strategy for JSON objects with these fields, optional and unknown ones."""
     fixed = st.fixed_dictionaries(
         {
             key: value if isinstance(value, st.SearchStrategy) else st.just(value)

@@ -72,7 +72,7 @@ def test_the_first_strategy_of_the_extension_page_passes_type_checking(tmp_path,
 
 
 def type_check(program: str, folder: Path, monkeypatch) -> tuple[str, str]:
-    """Return the exit code of `mypy --strict` for a program, and its errors."""
+    """Return the report of `mypy --strict` on a program, and its errors."""
     path = folder / "program.py"
     path.write_text(program, encoding="utf-8")
     monkeypatch.setenv("MYPYPATH", os.fspath(Path(refold.__file__).parents[1]))

@@ -1,4 +1,4 @@
-"""Rules about the rest of a request: what stands beside the conversation, and marks on it."""
+"""Rules about the rest of a request: fields beside the conversation, and cache marks."""
 
 import json
 from typing import Any
@@ -26,7 +26,8 @@ def responses(*items: Any, **fields: Any) -> dict[str, Any]:
 
 
 def list_violations(body: dict[str, Any]) -> list[tuple[str, int, str]]:
-    """Rule, position and subject of each violation; the same whether the request is parsed or a text."""
+    """Return rule, position and subject of each violation, equal for a parsed request and its
+    text."""
     violations = check(body)
     assert check(json.dumps(body)) == violations
     assert all(violation.text for violation in violations)
@@ -107,7 +108,8 @@ def mark(ttl: str | None = None) -> dict[str, Any]:
 def mark_request(
     *ttls: str | None, tool: str | None = "", system: str | None = ""
 ) -> dict[str, Any]:
-    """A request with marks: on a tool, on the system prompt, on one block of each user message; empty for none."""
+    """Return a request with marks on a tool, the system prompt and a block of each user message, or
+    without for empty ones."""
     blocks = [{"type": "text", "text": "x", **({} if ttl == "" else mark(ttl))} for ttl in ttls]
     messages = [
         message
@@ -176,7 +178,7 @@ def test_an_cb_a_compaction_block_holds_a_non_empty_text_or_null(
 
 
 def test_an_cb_a_signed_compaction_block_must_come_first() -> None:
-    """The API answers `compaction_block_misplaced` where anything is in front of it."""
+    """The API answers `compaction_block_misplaced` if anything precedes it."""
     block = {"type": "compaction", "content": "It was so.", "signature": "EuYB"}
     compacted, asked = {"role": "assistant", "content": [block]}, {"role": "user", "content": "1"}
     assert list_violations(claude(messages=[compacted, asked])) == []

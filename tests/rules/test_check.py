@@ -20,7 +20,7 @@ REFUSED_BY_DESIGN = {
         "GE-2",
     ): "the recording resumes a session: every functionResponse is sent twice",
 }
-"""Recordings that break a rule, and why that is the client's doing."""
+"""Recordings that break a rule, and why the client does so."""
 
 
 def test_recorded_requests_break_only_the_rules_that_are_known(shared: Path) -> None:

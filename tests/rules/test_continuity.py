@@ -1,4 +1,4 @@
-"""What a request must keep of the one before it, told from the two requests alone."""
+"""What a request must keep of the previous one, judged from the two requests alone."""
 
 import json
 import re
@@ -39,7 +39,7 @@ from tests.support.signed_histories import (
 
 
 def find_losses(after: Any, before: Any) -> list[tuple[str, int]]:
-    """Rule and position of what was not kept; the same whether the requests are parsed or texts."""
+    """Return rule and position of what was not kept, equal for parsed requests and texts."""
     violations = check(after, before=before)
     assert check(json.dumps(after), before=json.dumps(before).encode()) == violations
     alone = check(after)
@@ -58,7 +58,7 @@ def thinking_block(name: str) -> dict[str, Any]:
 
 
 def turn(name: str, *, thinks: bool = True) -> list[dict[str, Any]]:
-    """A call, thought of before it, and its result."""
+    """Return a call with thinking before it, and its result."""
     use = {"type": "tool_use", "id": name, "name": "read", "input": {"path": name, "all": True}}
     done = {"type": "tool_result", "tool_use_id": name, "content": f"content of {name}"}
     blocks = [thinking_block(name), use] if thinks else [use]
@@ -489,7 +489,7 @@ def test_ds_1_turns_must_keep_their_reasoning_content() -> None:
 
 
 def test_a_list_is_checked_for_the_given_model_and_a_body_for_its_own() -> None:
-    """It was judged as an unnamed model's, though `refold.compact` takes a model for it."""
+    """It was once judged as an unnamed model's, though `refold.compact` takes a model for it."""
     messages = chat(("a", None), ("b", ""))["messages"]
     before = THOUGHT["messages"]
     assert [v.rule for v in check(messages, before=before)] == ["DS-1"]
@@ -516,7 +516,7 @@ def answer_summary(_: Ask) -> Answer:
 
 
 def compactor(trigger: int) -> Compactor:
-    """Everything that may change a history, and often."""
+    """Return a compactor with everything that may change a history, and often."""
     strategies = (
         ClipResults(limit=1_000),
         DropDuplicates(),
@@ -534,7 +534,7 @@ def compactor(trigger: int) -> Compactor:
 def test_consecutive_compacted_requests_break_no_continuity_rule(
     bodies: list[dict[str, Any]], trigger: int, data: st.DataObject
 ) -> None:
-    """AN-6, AN-7, AN-10, AN-11, OA-4, GE-3, DS-1: over any strategies, and over reverts."""
+    """AN-6, AN-7, AN-10, AN-11, OA-4, GE-3, DS-1: for any strategies and reverts."""
     compact, sent = compactor(trigger), None
     for body in bodies:
         view = compact(body)
@@ -547,7 +547,7 @@ def test_consecutive_compacted_requests_break_no_continuity_rule(
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_heavily_compacted_request_breaks_no_continuity_rule_in_any_format(name: str) -> None:
-    """A history long enough: without settling what edits unbind, the law would be broken here."""
+    """The history is long enough to break the law if unbound thinking were not dropped."""
     wires = [wire for at, message in enumerate(_long()) for wire in ENCODERS[name](at, message)]
     body = {"model": MODELS[name][0], "system": "Be brief.", "thinking": ON, "store": False}
     before = {**body, CODECS_BY_NAME[name].FIELD: wires}
@@ -567,7 +567,7 @@ def _long() -> Iterator[Message]:
 
 
 def test_thinking_that_is_kept_after_a_summary_is_reported() -> None:
-    """The same compaction with the thinking left where it was."""
+    """The same compaction with the thinking left in place."""
     wires = [wire for at, message in enumerate(_long()) for wire in _anthropic(at, message)]
     summary = {"role": "user", "content": "A summary."}
     newest = wires[-5:]
@@ -581,7 +581,7 @@ def test_thinking_that_is_kept_after_a_summary_is_reported() -> None:
 
 
 def conversations(file: Path) -> Iterator[list[dict[str, Any]]]:
-    """Requests of a recording, by conversation: those that have system prompt and first message in common."""
+    """Group the requests of a recording into conversations by system prompt and first message."""
     by_start = dict[str, list[dict[str, Any]]]()
     for _, _, body in read_bodies(file):
         envelope = open_payload(body)
@@ -591,7 +591,7 @@ def conversations(file: Path) -> Iterator[list[dict[str, Any]]]:
 
 
 def test_recorded_clients_break_no_continuity_rule(shared: Path) -> None:
-    """Whatever the model: the recordings are checked as if it were one that asks the most of its clients."""
+    """The recordings are checked as if for the model with the strictest rules."""
     strict = {"anthropic": BOUND, "gemini": "gemini-3-pro", "openai_chat": "deepseek-v4", "openai_responses": "gpt-6.1-sol"}  # fmt: skip
     pairs, wrong = Counter[str](), list[Any]()
     for file in sorted((shared / "fixtures" / "requests").glob("*.jsonl")):
@@ -635,4 +635,4 @@ SPOIL: dict[str, Callable[[str], str]] = {
     ),
     "DS-1": lambda text: text.replace('"reasoning_content"', '"lost"'),
 }
-"""What takes from a recorded request what it must keep."""
+"""Functions that remove from a recorded request what it must keep."""

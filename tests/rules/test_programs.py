@@ -1,5 +1,5 @@
-"""Programs that call the client's tools: a provider runs them, for as many turns as they need, and
-they read the results in the model's place."""
+"""Programs that call the client's tools: a provider runs them for any number of turns, and they
+read the results instead of the model."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ QUERY = {"sql": "select 1 -- " + "x" * 1_000}
 
 
 def anthropic(rounds: int, *, is_done: bool = False, caller: object = BY_CODE) -> dict[str, Any]:
-    """Return a request in which code has called a tool in so many rounds."""
+    """Return a request in which code called a tool in this many rounds."""
     messages = [{"role": "user", "content": "Sum up."}]
     for n in range(rounds):
         call = {"type": "tool_use", "id": f"t{n}", "name": "query", "input": QUERY}
@@ -42,7 +42,7 @@ def anthropic(rounds: int, *, is_done: bool = False, caller: object = BY_CODE) -
 
 
 def responses(rounds: int, *, is_done: bool = False) -> dict[str, Any]:
-    """Return such a request of the Responses API."""
+    """Return the same request in the Responses API."""
     items = [
         {"role": "user", "content": [{"type": "input_text", "text": "Sum up."}]},
         {"type": "program", "id": "prog_1", "call_id": "p", "code": "...", "fingerprint": "f"},

@@ -1,4 +1,4 @@
-"""`repair`: broken requests are mended, and nothing else is touched."""
+"""`repair` fixes broken requests and changes nothing else."""
 
 import json
 from collections import Counter
@@ -94,7 +94,8 @@ def fn_done(name: str, output: str = "done") -> dict[str, Any]:
 
 
 def mend(items: list[Any], format: str, *, unmended: int = 0) -> list[Any]:
-    """The repaired entries; what is left to mend is as stated, and a second repair does nothing."""
+    """Return the repaired entries. Assert that the remaining faults are as stated, and that a
+    second repair does nothing."""
     before = json.dumps(items)
     fixed = repair(items, format)
     assert json.dumps(items) == before, "the caller's payload was changed"
@@ -495,7 +496,7 @@ def test_a_violation_that_cannot_be_repaired_is_reported() -> None:
     ],
 )
 def test_system_messages_are_moved_to_after_user_messages(before: str, after: str) -> None:
-    """What they say stays, in its order, where Claude takes it (AN-4)."""
+    """Their text stays, in order, where Claude accepts it (AN-4)."""
     roles = {"u": "user", "s": "system", "a": "assistant"}
     messages = [{"role": roles[role], "content": f"{n}"} for n, role in enumerate(before.split())]
     body = {"model": "claude-opus-5-5", "max_tokens": 9, "messages": messages}
@@ -664,7 +665,7 @@ def test_conformance_14_results_of_a_stored_response_are_not_moved() -> None:
 
 
 def test_ds_2_calls_and_results_without_ids_get_them() -> None:
-    """DS-2: by the tool's name where the results state one, else in order; nothing else changes."""
+    """DS-2: by the tool's name if the results have one, else in order; nothing else changes."""
     call, second = (chat_call("")["tool_calls"][0] for _ in range(2))
     second = {"type": "function", "function": {"name": "ls", "arguments": '{"a" : 1}'}, "x": 1}
     results = [
@@ -865,12 +866,12 @@ UNMENDABLE = {"AN-4", "GE-4", "GE-1", "OA-5", "BR-4", "BR-6"}
 
 
 def repeats(format: str, items: list[Any]) -> bool:
-    """Does one turn hold two calls of one id?"""
+    """Return whether a turn has two calls with one id."""
     return any("two calls of one turn" in violation.text for violation in check(items, format))
 
 
 def has_users_calls(format: str, items: list[Any]) -> bool:
-    """Does a message of the user's make a call? Its answer belongs nowhere."""
+    """Return whether a user message has a call, to which no result can belong."""
     return format == "bedrock" and any(
         item["role"] == "user" and any("toolUse" in block for block in item["content"])
         for item in items
@@ -953,14 +954,15 @@ ASTRAY = st.one_of(
         ),
     ),
 )
-"""Calls and results in the turns of either side."""
+"""Calls and results in turns of either role."""
 
 
 @given(ASTRAY)
 def test_c10_law_a_second_repair_changes_nothing_for_calls_in_any_role(
     case: tuple[str, list[Any]],
 ) -> None:
-    """A Gemini turn that held a call and its result was repaired for ever: 32 repairs, none of them true."""
+    """A Gemini turn with a call and its result was once repaired for ever: 32 repairs, none of them
+    needed."""
     format, items = case
     fixed = repair(items, format)
     again = repair(fixed.payload, format)
@@ -990,7 +992,7 @@ def test_c10_a_gemini_model_turn_with_a_call_and_its_result_is_split(
 
 
 def test_c10_an_assistant_message_with_a_call_and_its_result_is_split() -> None:
-    """What an answer has of its own (`id`, `usage`) does not go along."""
+    """The answer's own fields (`id`, `usage`) are not copied."""
     answer = {**claude(use("a"), result_of("a")), "id": "msg_1", "usage": {"input_tokens": 3}}
     fixed = repair([ask("1"), answer, ask("2")], "anthropic")
     assert fixed.payload[1] == {**claude(use("a")), "id": "msg_1", "usage": {"input_tokens": 3}}
@@ -1008,7 +1010,8 @@ def test_contents_without_parts_are_removed() -> None:
 
 
 def test_c10_a_call_in_a_user_turn_is_repaired_only_once() -> None:
-    """A response was made for it again and again, and all but the last one taken away: 62 false repairs, and 64 at the next run."""
+    """Responses were once made for it again and again, and all but the last removed: 62 needless
+    repairs, then 64 in the next run."""
     items = [
         contents(fn("a")),
         model(fn("a")),
@@ -1028,7 +1031,7 @@ def test_c10_a_call_in_a_user_turn_is_repaired_only_once() -> None:
 
 
 def _is_all(fixed: RepairResult, format: str) -> bool:
-    """Is there nothing in the conversation that is not broken?"""
+    """Return whether everything in the conversation is broken."""
     return len({violation.at for violation in fixed.remaining}) >= len(
         open_payload(fixed.payload, format)
     )
@@ -1037,8 +1040,8 @@ def _is_all(fixed: RepairResult, format: str) -> bool:
 @given(ANY)
 @example(("anthropic", [claude(text("a")), {"role": "system", "content": "b"}, ask("c")]))
 def test_repair_neither_invents_nor_loses_text(case: tuple[str, list[Any]]) -> None:
-    """Texts of users and models stay, in their order, and those of system messages in theirs: these
-    may be moved (AN-4)."""
+    """Texts of users and models stay in order, and so do those of system messages, which may be
+    moved (AN-4)."""
     format, items = case
     fixed = repair(items, format).payload
     assert list_texts(fixed, format) == list_texts(items, format)
@@ -1080,9 +1083,11 @@ def test_repair_neither_invents_nor_loses_text(case: tuple[str, list[Any]]) -> N
 @example(("anthropic", [ask(result_of("a")), claude(), ask("go on"), claude(use("a"))]))
 @example(("anthropic", [claude(), ask(result_of("a")), claude(use("a"))]))
 def test_repairing_loses_no_result_of_a_call(case: tuple[str, list[Any]]) -> None:
-    """What a tool answered to a call of the model that is there, once, stays, wherever it stood.
+    """A single result of an existing call of the model stays, wherever it was.
 
-    If calls of one message share an id, nothing says which of them a result without ids answers."""
+    If calls of one message share an id, nothing tells which of them a result without ids
+    answers.
+    """
     format, items = case
     envelope = open_payload(items, format)
     messages = envelope.decode()
@@ -1103,7 +1108,7 @@ def test_repairing_loses_no_result_of_a_call(case: tuple[str, list[Any]]) -> Non
 
 
 def mark(item: dict[str, Any], at: int) -> dict[str, Any]:
-    """An entry whose results say where they stood."""
+    """Return an entry whose results state their original position."""
     if item.get("role") == "tool":
         return {**item, "content": f"said {at}.0"}
     if item.get("type") == "function_call_output":
@@ -1152,8 +1157,8 @@ def list_texts(items: list[Any], format: str) -> tuple[list[str], list[str]]:
 
 @given(ANY)
 def test_entries_that_were_not_mended_are_the_same_objects(case: tuple[str, list[Any]]) -> None:
-    """Of several repairs a later may change back what an earlier changed: an empty text is joined to
-    an entry, then removed; a result takes the place of an equal one. Such an entry is equal only."""
+    """Of several repairs, a later one may undo an earlier one: an empty text is merged with an
+    entry, then removed; a result replaces an equal one. Such an entry is only equal."""
     format, items = case
     marked = [{**item, "mark": at} for at, item in enumerate(items)]
     originals = {id(item) for item in marked}

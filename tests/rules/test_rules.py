@@ -1,4 +1,4 @@
-"""The rules as cuts: what may be hidden never makes a request worse."""
+"""The rules as cuts: hiding what may be hidden never makes a request worse."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -117,7 +117,7 @@ def test_every_call_and_result_is_classified_exactly_once(messages: list[Message
 def test_appending_messages_removes_no_violation_and_adds_only_pending_calls(
     messages: list[Message],
 ) -> None:
-    """What is wrong of a finished exchange stays wrong: only calls at the very end can still be answered."""
+    """Faults of a finished exchange remain: only calls at the very end can still be answered."""
     rules = RULES["openai_chat"]
     longer = [*messages, user("and?"), assistant("well")]
     pending = {spot.id for spot in pair_calls(messages, turns=False).pending}
@@ -385,7 +385,8 @@ def test_oa_2_calls_that_the_server_holds_need_not_be_sent(field: str) -> None:
 
 
 def test_oa_2_a_tool_loop_of_references_may_be_cut_between_its_steps() -> None:
-    """It was one piece until the user spoke again: nothing could be cut after a context error."""
+    """It was once one piece until the next user message: nothing could be cut after a context
+    error."""
     reference = Message("assistant", (Opaque("item_reference", '{"id":"fc_1"}'),))
     step = [reference, reference, result("a", role="tool"), result("b", role="tool")]
     cuts = Rules(openai_responses.RULES).cuts([user("1"), *step, *step, *step])
@@ -479,7 +480,7 @@ def test_every_rule_has_its_expected_id() -> None:
 
 @ALL
 def test_thousands_of_calls_of_one_turn_are_judged_in_one_pass(rules: Rules) -> None:
-    """Quadratic work would take minutes at night."""
+    """Quadratic work would take minutes."""
     count = examples_at_night(4_000, 20_000)
     many = [
         user("1"),

@@ -78,7 +78,7 @@ def read(*records, raw=b""):
 
 
 def list_words(session):
-    """Role and text, or call and result ids, of each message."""
+    """Return role and text, or call and result ids, of each message."""
     return [(message["role"], _words(message["content"])) for message in session.messages]
 
 
@@ -304,7 +304,7 @@ def test_an_old_compaction_without_boundary_is_recognised():
 
 
 def test_a_message_of_an_unknown_type_is_a_problem():
-    """A newer client may keep messages in another form: they are not passed over in silence."""
+    """A newer client may store messages in another form, which must not be skipped silently."""
     session = read(user("a", None, "go"), {**user("b", "a", "go on"), "type": "user2"})
     assert [str(p) for p in session.problems] == [
         "left out, as Refold does not know it: 'user2' (1)"
@@ -390,7 +390,7 @@ def test_a_duplicated_line_is_read_once():
 
 
 def test_concatenated_files_are_read_as_separate_sessions():
-    """Once all but the last of them were taken for other branches of one session."""
+    """Once all but the last were taken for other branches of one session."""
     second = {"sessionId": "s2", "timestamp": "2026-02-11T21:00:00.000Z"}
     lines = [
         {"type": "queue-operation", "sessionId": "s2"},
@@ -410,7 +410,7 @@ def test_concatenated_files_are_read_as_separate_sessions():
 
 
 def test_lines_without_a_parent_follow_one_another():
-    """A converter wrote them: once only the last of them was part of the conversation."""
+    """As a converter writes them: once only the last line was part of the conversation."""
     lines = [user("a", None, "go"), answer("b", None, "m1", text("done")), user("c", None, "on")]
     for line in lines:
         del line["parentUuid"]
@@ -453,7 +453,7 @@ def test_a_truncated_last_line_is_a_problem():
 
 
 def test_a_cycle_of_parents_is_broken_and_reported():
-    """Once the rest of the session went without a word."""
+    """Once the rest of the session was dropped silently."""
     session = read(user("a", "b", "one"), user("b", "a", "two"))
     assert sorted(list_words(session)) == [("user", "one"), ("user", "two")]
     assert "circle" in session.problems[0].text

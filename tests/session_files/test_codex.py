@@ -230,7 +230,8 @@ def test_decompressing_without_a_zstd_module_reports_what_to_install():
 
 
 def zstd_frame(data):
-    """An uncompressed zstd frame: magic, one segment with its size in 4 bytes, raw blocks, no checksum."""
+    """Return an uncompressed zstd frame: magic, one segment with its size in 4 bytes, raw blocks,
+    no checksum."""
     size = 1 << 16
     parts = [data[at : at + size] for at in range(0, len(data), size)]
     heads = [
@@ -243,7 +244,7 @@ def zstd_frame(data):
 
 @pytest.fixture
 def cold(tmp_path):
-    """A compressed rollout of two frames."""
+    """Return a compressed rollout of two frames."""
     records = (line("session_meta", **META), user("go"))
     path = tmp_path / "rollout-1.jsonl.zst"
     path.write_bytes(b"".join(zstd_frame(encode(record) + b"\n") for record in records))

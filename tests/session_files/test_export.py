@@ -1,4 +1,4 @@
-"""Sessions that are written for their clients: what is read of them is what was written, and the original stays."""
+"""Sessions written for their clients: they are read back unchanged, and the original stays."""
 
 import json
 from datetime import UTC, datetime
@@ -180,14 +180,14 @@ PLACES = {
     "claude_code": (".claude/projects/-src", ".claude/projects/-src"),
     "codex": (".codex/sessions/2026/11/22", ".codex/sessions/"),
 }
-"""Where a client's session may be, and where it looks for a new one in /src."""
+"""Where a client's session may be, and where the client looks for a new one in /src."""
 
 
 @pytest.mark.parametrize("client", LINES)
 def test_b9_export_reports_where_a_session_must_be_moved_to_be_resumed(
     client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A copy of a session elsewhere was to go on with a command that does not look there."""
+    """The suggested command once did not look in the folder of a copied session."""
     set_home(monkeypatch, tmp_path)
     own, folder = PLACES.get(client, ("", ""))
     lines = "".join(json.dumps(line) + "\n" for line in LINES[client](12))

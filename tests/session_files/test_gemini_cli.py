@@ -222,7 +222,8 @@ def test_qwen_a_tree_of_lines_is_read_as_its_active_branch():
 
 
 def test_qwen_lines_of_one_uuid_are_one_message():
-    """As the client reads them: parts one after the other, the latest usage; a line written twice counts once."""
+    """As the client reads them: parts in order, the latest usage; a line written twice counts
+    once."""
     first = qwen("b", "a", "assistant", {"text": "I"}, usageMetadata={"promptTokenCount": 1})
     session = read(
         qwen("a", None, "user", {"text": "go"}),

@@ -40,7 +40,7 @@ def tool(id):
 
 
 class Storage:
-    """A storage folder being written."""
+    """A storage folder to write to."""
 
     def __init__(self, home):
         self.root = home / ".local/share/opencode/storage"
@@ -109,7 +109,7 @@ def test_compactions_and_reverts_are_read(storage):
 
 
 def test_failed_answers_are_left_out_unless_the_user_aborted_them(storage):
-    """As the client does: unless the user broke the answer off after it had said something."""
+    """As the client does: unless the user aborted the answer after some text."""
     storage.message("user", text("go"))
     storage.message("assistant", text("half"), error={"name": "APIError"})
     storage.message("assistant", {"type": "step-start"}, error={"name": "MessageAbortedError"})

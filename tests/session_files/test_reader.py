@@ -1,4 +1,4 @@
-"""A reader of an invented format, as a newcomer would write it: all else is shared."""
+"""A reader of an invented format, as a newcomer would write it. The library provides the rest."""
 
 import json
 from datetime import UTC, datetime
@@ -15,12 +15,12 @@ FILES = ClientFiles("tape", (".tape",), ("reels/**/*.tape",), cwd_under("cwd"), 
 
 
 def mismatch(source):
-    """Return why this is no tape; empty if it is one."""
+    """Return why this is not a tape, or an empty text."""
     return "" if any("said" in record for record in source.objects()) else "nothing is said"
 
 
 def read(session):
-    """Read a tape: `{"id", "after", "by", "said", "call", "at", "bill"}`, one a line."""
+    """Read a tape: one `{"id", "after", "by", "said", "call", "at", "bill"}` per line."""
     tree = Tree()
     for line, record in session.records():
         session.note_time(record.get("at"))
@@ -33,7 +33,7 @@ def read(session):
 
 
 def message(record):
-    """Return a line of the tape as a message of Chat Completions."""
+    """Return a line of the tape as a Chat Completions message."""
     by, words = text_at(record, "by"), text_at(record, "said")
     if by == "machine":
         return {"role": "tool", "tool_call_id": text_at(record, "call"), "content": words}

@@ -1,4 +1,5 @@
-"""Sessions that real clients recorded (not part of the repository): exact counts, and the codecs take them."""
+"""Sessions recorded by real clients (not in the repository): exact counts, and the codecs accept
+them."""
 
 import json
 from collections import Counter
@@ -226,7 +227,8 @@ def test_mini_swe_and_swe_agent_trajectories_are_read_unchanged(shared):
 
 
 def payloads(session: transcripts.Session) -> list[dict]:
-    """The whole history, and what its client's own compactions left of it, if that is another."""
+    """Return the whole history, and what the client's own compactions left of it, if that
+    differs."""
     whole, effective = session.payload, session.effective_payload
     return [whole] if effective == whole else [whole, effective]
 

@@ -1,4 +1,5 @@
-"""Reading session files of any kind: recognition, bad input, plain lists, logs, benchmark results."""
+"""Reading session files of any kind: detection, invalid input, plain lists, logs, benchmark
+results."""
 
 import json
 from io import BytesIO
@@ -50,7 +51,8 @@ PRINTED = {"type": "init", "session_id": "66268ffc-d63d", "model": "gemini-3"}
 
 @pytest.mark.parametrize(("line", "name"), [(TRACE, "0a1b-2c.jsonl"), (PRINTED, "66268ffc.jsonl")])
 def test_the_error_for_another_file_of_a_client_names_the_session_file(line, name):
-    """Once a trace was a session of Claude Code without messages, and what was printed a list."""
+    """Once a trace was read as a session of Claude Code without messages, and printed output as a
+    list."""
     with pytest.raises(FormatError, match=rf"^it\.jsonl is .* the session can be read: .*{name}$"):
         read_lines({"type": "message", **GO}, line, {"type": "message", **GO})
 
@@ -204,7 +206,7 @@ LINES = st.lists(RECORDS.map(json.dumps) | JSON.map(json.dumps) | st.text(max_si
 
 
 def survives(data):
-    """Reading gives a session or a FormatError, and the session can be looked at."""
+    """Assert that reading returns a usable session or raises a FormatError."""
     try:
         session = transcripts.read_bytes(data)
     except FormatError:
@@ -368,7 +370,7 @@ def test_an_empty_list_and_entries_that_are_not_objects_are_reported():
 
 
 def test_lines_that_are_not_messages_are_counted_and_may_be_at_most_half():
-    """Once a file of events was taken for the few messages among them, without a word."""
+    """Once a file of events was silently read as the few messages among them."""
     event = {"type": "tool_use", "tool_id": "t1", "input": "ls"}
     session = read_lines(GO, event, GO, event)
     assert session.messages == [GO, GO]
@@ -474,7 +476,8 @@ def test_a_mini_swe_agent_trajectory_is_read():
 
 
 def test_text_actions_become_tool_calls():
-    """Strategies for tool results see what the agent ran; the messages as they were sent stay as they were."""
+    """Strategies for tool results see the commands that the agent ran. The messages to send are
+    unchanged."""
     run = {
         "role": "assistant",
         "content": "THOUGHT: 看看\n\n```bash\nls 'a\nb'\n```",
@@ -540,7 +543,8 @@ def test_a_swe_agent_trajectory_is_read():
 
 
 def test_openhands_results_include_exit_code_and_working_directory():
-    """A failed test's exit code stood beside the output alone, so that the test was called ok."""
+    """A failed test's exit code was once read apart from its output, so that the test counted as
+    passed."""
     run = {"id": 1, "source": "agent", "action": "run", "args": {"command": "pytest"}}
     extras = {"metadata": {"exit_code": 1, "working_dir": "/repo", "suffix": "\n[Over.]"}}
     seen = {"id": 2, "cause": 1, "observation": "run", "content": "1 failed", "extras": extras}
@@ -554,7 +558,7 @@ def test_openhands_results_include_exit_code_and_working_directory():
 
 
 def test_openhands_events_of_one_response_become_one_assistant_message():
-    """Events as the SDK writes them: an answer's calls are events of their own, with one id."""
+    """Events as the SDK writes them: the calls of an answer are separate events with one id."""
 
     def action(number, response):
         call = {
@@ -603,7 +607,7 @@ def test_openhands_events_of_one_response_become_one_assistant_message():
 
 
 def test_openhands_condensations_hide_forgotten_events_and_the_earlier_summary():
-    """Models may number their calls anew after one: ids then come again."""
+    """Models may restart the numbers of their calls after one, so ids repeat."""
 
     def act(number):
         call = {"kind": "ActionEvent", "tool_name": "bash", "tool_call_id": "bash:0"}

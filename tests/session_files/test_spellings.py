@@ -1,4 +1,4 @@
-"""Calls and results that no API takes as they are written: LangChain's, doubled ones, Cline's."""
+"""Calls and results in forms that no API accepts: LangChain's, repeated ones, Cline's."""
 
 import json
 
@@ -12,7 +12,7 @@ def read(entries):
 
 
 def test_langchain_calls_and_calls_repeated_in_the_content_are_read_once():
-    """LangChain's were of no known form, and those that a log holds twice counted twice."""
+    """LangChain's were once not recognised, and calls that a log has twice counted twice."""
     langchain = {"name": "read", "args": {"path": "a"}, "id": "c1", "type": "tool_call"}
     call = {"id": "c2", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     part = {"type": "tool_call", "id": "c2", "name": "read", "arguments": {}}
@@ -37,7 +37,7 @@ def test_langchain_calls_and_calls_repeated_in_the_content_are_read_once():
 
 
 def test_text_results_of_cline_become_tool_results_of_the_preceding_calls():
-    """They were the person's requests, and no call had a result."""
+    """They were once user requests, and no call had a result."""
 
     def ask(*names):
         return {"role": "assistant", "content": [make_call(name) for name in names]}

@@ -1,4 +1,5 @@
-"""The law of D1, D2, D4 and D5: whatever the compaction, what must stay word for word is in the next request."""
+"""The law of D1, D2, D4 and D5: after any compaction, the next request has everything that must
+stay verbatim."""
 
 import json
 from collections.abc import Iterator
@@ -44,10 +45,10 @@ WAYS = {
 
 @dataclass
 class Story:
-    """A conversation, and what of it must stay."""
+    """A conversation, and the texts that must stay."""
 
     entries: list[tuple[str, Any]] = field(default_factory=list)
-    """What happens, in order: `ask`, `steer`, `order`, `call` (with what stands behind its result), `answer`."""
+    """Events in order: `ask`, `steer`, `order`, `call` (with text after its result), `answer`."""
     orders: list[str] = field(default_factory=list)
     open: list[str] = field(default_factory=list)
     context: dict[str, str] = field(default_factory=dict)
@@ -55,7 +56,8 @@ class Story:
 
 @st.composite
 def stories(draw: st.DrawFn, *, orders: bool = True) -> Story:
-    """Turns of requests and steps; the last may be under way. Every text holds a word of its own."""
+    """Return turns of requests and steps. The last may be unfinished. Every text has a unique
+    word."""
     story, words = Story(), (f"word{n}mark" for n in range(10_000))
     for turn in range(draw(st.integers(1, 4))):
         if turn:
@@ -95,7 +97,7 @@ def stories(draw: st.DrawFn, *, orders: bool = True) -> Story:
 
 
 def body(story: Story, format: str) -> dict[str, Any]:
-    """The story as a request."""
+    """Return the story as a request."""
     entries = list(MAKERS[format](story))
     model = {"anthropic": "claude-opus-5", "openai_chat": "gpt-5", "openai_responses": "gpt-5"}.get(
         format, "gemini-3"
@@ -208,13 +210,13 @@ MAKERS = {
 
 
 def texts(messages: tuple[Message, ...]) -> str:
-    """All that a request says in so many words, outside of our summaries."""
+    """Return all texts of a request outside of Refold's summaries."""
     parts = (part for message in messages for part in without_summary(message).parts)
     return "\n".join(part.text for part in parts if isinstance(part, Text | ToolResult))
 
 
 def says_so(attempts: tuple[Attempt, ...]) -> bool:
-    """Do the outcomes say that not all found room?"""
+    """Return whether the outcomes say that something did not fit."""
     return any(a.outcome == "degraded" and "word for word" in a.reason for a in attempts)
 
 
@@ -229,8 +231,8 @@ def compact_story(story: Story, format: str, strategies: tuple[Strategy, ...], t
 def test_d1_d2_d5_protected_messages_are_sent_word_for_word_or_reported_missing(
     format: str, way: str, data: st.DataObject, to: int
 ) -> None:
-    """The open request, every order and the newest context of each kind stand in the request word for word, or the outcome
-    says that they do not; and the request is as valid as it was."""
+    """The open request, every order and the newest context of each kind are in the request
+    verbatim, or the outcome says that they are not. The request is as valid as before."""
     story = data.draw(stories(orders=format != "gemini"))
     view = compact_story(story, format, WAYS[way](to), to)
     shown = texts(view.messages)

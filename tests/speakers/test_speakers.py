@@ -1,4 +1,5 @@
-"""Who speaks (D1 to D5, F4): segments of messages in the shapes of real clients, written anew here."""
+"""Who the speaker is (D1 to D5, F4): segments of messages in the shapes of real clients, with new
+texts."""
 
 import json
 import re
@@ -156,7 +157,7 @@ def test_d2_reminders_behind_a_prompt_are_not_the_request() -> None:
 
 
 def test_a_clients_notice_of_a_mode_change_is_not_a_request() -> None:
-    """Gemini CLI says so in a message of the user's."""
+    """Gemini CLI sends it in a user message."""
     mode = (
         "User has manually exited Plan Mode. Switching to Default mode (edits will be confirmed)."
     )
@@ -164,7 +165,8 @@ def test_a_clients_notice_of_a_mode_change_is_not_a_request() -> None:
 
 
 def test_d1_messages_typed_while_the_agent_works_add_to_the_request() -> None:
-    """Three requests of one turn, in a prompt, a system message and at the end of a result, are all open."""
+    """Three requests of one turn, in a prompt, in a system message and at the end of a result, are
+    all open."""
     late = reminder(STEER.format("Third."))
     messages = [
         user("First."),
@@ -185,7 +187,7 @@ def test_a_turn_is_not_over_if_tool_calls_follow_its_text() -> None:
 
 
 def test_a_text_answered_by_an_observation_does_not_end_the_turn() -> None:
-    """mini-swe-agent and smolagents: commands are texts, and so are their outputs."""
+    """mini-swe-agent and smolagents: commands and their outputs are texts."""
     messages = [
         user("New task:\nDo it."),
         assistant("ls"),
@@ -209,8 +211,8 @@ def test_a_label_that_occurs_twice_marks_tool_output() -> None:
 
 
 def test_requests_with_the_same_first_line_are_the_users() -> None:
-    """All but the first request from an editor counted as a tool's output: the client heads each of
-    them with the same line, and people do, too."""
+    """All but the first request from an editor once counted as tool output: the client starts each
+    with the same line, and so do people."""
     for head in ("I get this error:", "## My request for Codex:", "翻译："):
         asking = [user(f"{head}\n{n}") for n in range(3)]
         chat = [message for request in asking for message in (request, assistant("Done."))]
@@ -232,7 +234,7 @@ def test_a_text_about_summaries_is_the_request_only_if_there_is_no_other() -> No
 
 
 def test_d2_a_document_pasted_as_elements_is_kept_word_for_word() -> None:
-    """A person who pasted a document after an answer was not heard, since an older request was there."""
+    """A document pasted after an answer was once ignored because an older request existed."""
     document = "<project>\n<a>1</a>\n</project>\n<project>\n<a>2</a>\n</project>"
     messages = [user("Do it."), assistant("Done."), user(document), call("1"), result("1")]
     assert list_asked(messages)[0] == "Do it."
@@ -248,7 +250,7 @@ def test_d2_a_document_pasted_as_elements_is_kept_word_for_word() -> None:
 
 
 def test_f4_an_error_that_smolagents_reports_is_not_a_request() -> None:
-    """smolagents' first "Error:" took the place of the task, which was then cut."""
+    """smolagents' first "Error:" once replaced the task, which was then cut."""
     error = "Error:\nNo JSON blob.\nNow let's retry: take care not to repeat previous errors!"
     assert list_asked([user("New task:\nDo it."), assistant("ls"), user(error)]) == [
         "New task:\nDo it."
@@ -262,14 +264,14 @@ def test_f4_an_error_that_smolagents_reports_is_not_a_request() -> None:
 
 
 def test_a_notice_that_a_command_printed_nothing_is_not_a_request() -> None:
-    """SWE-agent says so in the user's role: the task was over with the first such command."""
+    """SWE-agent sends it in the user role: the first such command once ended the task."""
     quiet = user("Your command ran successfully and did not produce any output.")
     assert list_asked([user("Do it."), assistant("mkdir a"), quiet]) == ["Do it."]
 
 
 def test_the_task_after_an_example_of_tool_calls_is_the_request() -> None:
-    """OpenHands shows models without native calls how to write them: rules of the example were the
-    person's."""
+    """OpenHands shows models without native calls how to write them: rules of the example were once
+    the user's."""
     line = "-" * 21
     shown = "USER: Never deploy it.\n\nASSISTANT: <function=finish>\n</function>"
     whole = user(
@@ -285,7 +287,7 @@ def test_the_task_after_an_example_of_tool_calls_is_the_request() -> None:
 
 
 def test_text_on_the_same_line_as_observation_is_the_users() -> None:
-    """`Observation: it is slow` was a tool's."""
+    """`Observation: it is slow` was once tool output."""
     voices = {
         "Observation: use tabs.": "person",
         "Observation:\nx": "tool",
@@ -307,7 +309,7 @@ def test_request_text_returns_the_users_own_words() -> None:
 
 @pytest.mark.parametrize("wrap", [system, lambda text: result("1", f"ok\n\n{reminder(text)}")])
 def test_d1_the_clients_explanation_around_typed_words_is_not_the_users(wrap) -> None:
-    """A summary quoted the explanation of Claude Code as the person's request."""
+    """A summary once quoted Claude Code's explanation as the user's request."""
     steering = wrap(STEER.format("Use tabs.\n\nAnd no blanks."))
     place = IN_RESULT if steering.results else ""
     assert request_text(steering) == f"{place}Use tabs.\n\nAnd no blanks."
@@ -337,7 +339,8 @@ def test_d5_the_newest_context_of_each_kind_stays() -> None:
 
 
 def test_an_editor_selection_is_kept_only_with_the_current_request() -> None:
-    """A selection of 10,000 tokens beside the first request stood beside every later summary."""
+    """A selection of 10,000 tokens beside the first request was once kept beside every later
+    summary."""
     selection = "<ide_selection>lines 1 to 900 of a.py: total = 7</ide_selection>"
     opened_file = "<ide_opened_file>The user opened a.py</ide_opened_file>"
     first = parts(opened_file, selection, "Why is it 7?")
@@ -415,7 +418,7 @@ def test_images_of_a_request_stay_with_it() -> None:
     )
 )
 def test_no_word_is_lost_when_a_message_is_segmented(pieces: list[str]) -> None:
-    """What is in no segment of a text is blank."""
+    """Only blank text is in no segment."""
     text = "".join(pieces)
     for role in ("user", "system"):
         pieces_read = segments(Message(role, (Text(text),)))
@@ -438,7 +441,7 @@ def test_no_word_is_lost_when_a_message_is_segmented(pieces: list[str]) -> None:
     ],
 )
 def test_work_is_bounded_for_hostile_texts(piece: str) -> None:
-    """Doubling the text at most doubles the work; one that was quadratic would not end here."""
+    """Doubling the text at most doubles the work. Quadratic work would not end here."""
     text = piece * (examples_at_night(200_000, 1_000_000) // len(piece))
     for message in (user(text), system(text), result("1", text)):
         assert len(segments(message)) <= 2_000_000
@@ -451,11 +454,11 @@ PERSON = re.compile(
 
 
 CUT = re.compile(r"…\[\d+ chars, sha \w+\]\Z")
-"""How the recordings mark where a text was cut."""
+"""Mark of the recordings at the end of a shortened text."""
 
 
 def close_elements(message: Message) -> Message:
-    """*message* with the elements closed that the cutting of the recordings left open."""
+    """Return *message* with closing tags for the elements that the recordings cut."""
 
     def close(text: str) -> str:
         tag = re.match(r"\s*<([\w-]+)", text)
@@ -468,7 +471,8 @@ def close_elements(message: Message) -> Message:
 
 
 def test_the_current_request_is_found_in_recorded_requests(shared: Path) -> None:
-    """Recorded clients, Claude Code aside, whose words are filler there: the current request is a person's (98 in 100)."""
+    """In recordings except Claude Code's, whose texts are filler, the current request is a user's
+    in 98 of 100."""
     right, wrong = 0, list[str]()
     for path in sorted((shared / "fixtures" / "requests").glob("*.jsonl")):
         if path.name.startswith("claude"):
@@ -498,7 +502,7 @@ def test_the_current_request_is_found_in_recorded_requests(shared: Path) -> None
 
 SOURCE = Path(refold.__file__).parent
 BY_ROLE = {"messages.py", "core", "rules", "text"}
-"""What asks for the role alone, as providers do: where they see a turn, and what they refuse."""
+"""Modules that only use the role, as providers do to find turns and refuse requests."""
 BY_WORDS = {
     "speakers",
     "session_files",
@@ -506,7 +510,8 @@ BY_WORDS = {
     "gateway/pipeline/request_kind.py",
     "text/summary_wrapper.py",
 }
-"""What knows words of clients: who speaks, their files, doubles, which requests are aside, and the titles of summaries."""
+"""Modules that know texts of clients: speakers, files, duplicates, requests outside the
+conversation, and titles of summaries."""
 
 
 def room(path: Path) -> set[str]:
@@ -515,7 +520,7 @@ def room(path: Path) -> set[str]:
 
 
 def test_no_other_module_decides_who_the_speaker_is() -> None:
-    """Six places had an idea of their own of what a request is, and each lost something of a person's (D1 to D5)."""
+    """Six modules once defined what a request is, and each lost some user text (D1 to D5)."""
     words = [word for word, _ in (*TEXT_PREFIXES, *INSIDE_PREFIXES) if len(word) >= 12]
     words += ["<system-reminder>", "<environment_context>", "<user_instructions>", "AGENTS.md"]
     for path in SOURCE.rglob("*.py"):
@@ -578,7 +583,8 @@ EVENT = "System: [2026-03-02 11:51:40 GMT+8] "
     ],
 )  # fmt: skip
 def test_the_prefix_that_a_chat_gateway_adds_is_not_the_users(before, words) -> None:
-    """As OpenClaw does: each request stood in summaries twice, with ids and events of the gateway."""
+    """OpenClaw adds one: each request was once in summaries twice, with ids and events of the
+    gateway."""
     envelope, request = segments(user(before + words))
     assert (envelope.voice, request.voice, request.text) == ("tool", "person", words)
     assert envelope.text == before
@@ -587,7 +593,7 @@ def test_the_prefix_that_a_chat_gateway_adds_is_not_the_users(before, words) -> 
 
 
 def test_each_message_queued_by_a_chat_gateway_is_a_segment_of_its_own() -> None:
-    """The second stood in a request with all that the gateway says of it."""
+    """The second was once in a request with all the gateway's additions."""
     queued = f"[Queued messages while agent was busy]\n\n---\nQueued #1\n{INFO}Stop."
     text = f"{queued}\n\n---\nQueued #2\n{INFO}Go on.\n\n---\nQueued #3 is no mark."
     spoken = [(segment.voice, segment.text.strip()) for segment in segments(user(text))]
@@ -606,7 +612,7 @@ def test_each_message_queued_by_a_chat_gateway_is_a_segment_of_its_own() -> None
     ],
 )
 def test_the_suffix_that_a_chat_gateway_adds_is_not_the_users(stamp) -> None:
-    """A reminder that came each half an hour stood in a summary thirty times."""
+    """A reminder sent each half an hour was once in a summary thirty times."""
     messages = [user(f"Look into the file.\n{stamp.format(at)}") for at in range(4)]
     assert {step.text for step in read_steps(messages)} == {"Look into the file."}
 
@@ -625,7 +631,8 @@ def test_a_gateway_notice_without_a_message_counts_as_the_users(text) -> None:
 
 
 def test_a_message_that_only_a_gateway_event_repeats_is_the_users() -> None:
-    """As OpenClaw does if it may not ask who they are: all of it stood in summaries, each time."""
+    """OpenClaw repeats it if it may not ask for the sender: summaries once contained all of it,
+    each time."""
     notice = "[System: The bot encountered a permission error. Please inform the user about this.]"
     alone = user(f"{EVENT}Feishu[main] DM from ou_1: 截图给我\n\n{notice}")
     assert [step.text for step in read_steps([alone])] == ["截图给我"]
@@ -635,7 +642,7 @@ def test_a_message_that_only_a_gateway_event_repeats_is_the_users() -> None:
 
 
 def test_a_quoted_message_is_not_the_words_of_the_user_who_replies() -> None:
-    """The model's plans stood as rules of the person's, and its answers filled the requests."""
+    """The model's plans were once rules of the user, and its answers filled the requests."""
     plan = "Five bugs.\nYou must fix BUG-4 first. " + "It is long. " * 40
     text = f'{INFO}[message_id: om_1]\n于长煦: [Replying to: "{plan}"]\n\n赶紧派人去修，不要重启。'
     state = collect([user(text)])
@@ -657,8 +664,8 @@ REPORT = (
 
 @pytest.mark.parametrize("before", ["", "[Queued announce messages while agent was busy]\n\n---\nQueued #1\n"])  # fmt: skip
 def test_the_report_of_another_agent_is_not_a_request_and_ends_its_task(before) -> None:
-    """As in OpenClaw: reports stood as requests, their sentences as rules, and the agents as if
-    nobody had seen their end."""
+    """As in OpenClaw: reports were once requests, their sentences rules, and the agents never
+    ended."""
     accepted = '{\n  "status": "accepted",\n  "childSessionKey": "agent:main:subagent:7f"\n}'
     call = Message("assistant", (ToolCall("c1", "sessions_spawn", '{"task": "audit"}'),))
     started = Message("tool", (ToolResult("c1", (Text(accepted),)),))
@@ -673,7 +680,7 @@ def test_the_report_of_another_agent_is_not_a_request_and_ends_its_task(before) 
     ("tool", "argument"), [("finish", "message"), ("attempt_completion", "result")]
 )
 def test_a_finish_call_ends_the_turn(tool, argument):
-    """The request before it stood beside the summary, behind the one that it was answered to."""
+    """The answered request was once kept beside the summary."""
     arguments = json.dumps({argument: "Lists are longer by design."})
     messages = [
         user("Why is the list longer?"),
@@ -698,7 +705,7 @@ def test_a_finish_call_ends_the_turn(tool, argument):
     ],
 )
 def test_the_current_skill_is_kept_and_earlier_ones_as_far_as_they_fit(write):
-    """Skills of turns that were over took more than the summary beside them."""
+    """Skills of finished turns once took more tokens than the summary beside them."""
     texts = [write(name, "Do it. " * 50) for name in "abc"]
     turns = [
         message for text in texts for message in (user("Go."), user(text), assistant("Well done."))
@@ -717,7 +724,7 @@ def test_the_current_skill_is_kept_and_earlier_ones_as_far_as_they_fit(write):
 
 @pytest.mark.parametrize("is_native", [True, False])
 def test_text_below_the_label_of_the_preceding_call_is_tool_output(is_native):
-    """Files that an agent had read were the person's requests and rules."""
+    """Files that an agent had read were once the user's requests and rules."""
     call = ToolCall("c1", "read_file", '{"path": "a.py"}')
     before = call if is_native else Text("<read_file>\n<path>a.py</path>\n</read_file>")
     label = "[read_file for 'a.py'] Result:"
@@ -737,7 +744,7 @@ def test_the_clients_introduction_of_a_user_message_is_not_the_users():
 
 
 def test_a_pasted_piece_of_html_is_the_users() -> None:
-    """Eight alerts to translate stood behind each summary as what a client tells."""
+    """Eight alerts to translate were once kept after each summary as context from a client."""
     pasted = '<div class="alert" role="alert">\n  Check it!\n</div>\n<a href="/b">b</a>'
     (segment,) = segment_messages([user(pasted)])[0]
     assert (segment.voice, segment.text) == ("person", pasted)
@@ -747,6 +754,6 @@ def test_a_pasted_piece_of_html_is_the_users() -> None:
 
 
 def test_a_feishu_sender_id_is_not_part_of_the_message() -> None:
-    """It took the room of a request's first words wherever these stood."""
+    """It once took the place of a request's first words."""
     envelope, request = segments(user(f"{INFO}[message_id: om_1]\nou_{'1f9f28e3' * 4}: 重新测试"))
     assert (envelope.voice, request.text) == ("tool", "重新测试")

@@ -1,4 +1,4 @@
-"""Calls that a model writes as text are read as native ones are."""
+"""Calls that a model writes as text are read like native ones."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from tests.support.summaries import collect, states_of
 
 
 class Turn(NamedTuple):
-    """A call of a model with what it says before it, and the answer."""
+    """A call of a model with the text before it, and the answer."""
 
     words: str
     name: str
@@ -125,14 +125,15 @@ def write_as_text(turns: list[Turn], form: str) -> list[Message]:
 @settings(max_examples=examples_at_night(15, 300))
 @given(st.lists(TURNS, max_size=4))
 def test_a_call_written_as_text_is_read_as_a_native_one(form: str, turns: list[Turn]) -> None:
-    """None of it was read: a summary had no files, no checks, and tags of parameters as decisions."""
+    """They were once ignored: a summary had no files, no checks, and parameter tags as
+    decisions."""
     native, written = write_native(turns), write_as_text(turns, form)
     assert read_steps(written) == read_steps(native)
     assert render_state(collect(written), 2_000) == render_state(collect(native), 2_000)
 
 
 def calls_of(*messages: Message) -> list[list[str]]:
-    """The calls in each message as they are read."""
+    """Return the calls read from each message."""
     restored = restore_calls(messages, segment_messages(messages))
     return [
         [part.name for part in message.parts if isinstance(part, ToolCall)]
@@ -159,7 +160,7 @@ FUNCTION = "<function=bash>\n<parameter=command>rm -rf src</parameter>\n</functi
     ],
 )  # fmt: skip
 def test_only_a_written_call_that_a_tool_answers_is_a_call(messages: list[Message]) -> None:
-    """A person's, a file's, or the model's own example is none."""
+    """Not one in a user message, in a file, or in an example of the model."""
     *spoken, last = calls_of(*messages)
     assert [*spoken, last] == [[]] * len(messages)
     assert "rm -rf" not in str(collect(messages).actions)
@@ -169,7 +170,8 @@ def test_only_a_written_call_that_a_tool_answers_is_a_call(messages: list[Messag
     "shown", ["a.py\n<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE", FUNCTION]
 )
 def test_written_calls_are_not_parsed_in_conversations_with_native_calls(shown: str) -> None:
-    """A model that explained one had called it, as soon as anything but a person came next."""
+    """A model that explained a call was once taken to have made it, if the next message was not the
+    user's."""
     calls = Message("assistant", (Text(shown), ToolCall("c", "ls", "{}")))
     done = Message("tool", (ToolResult("c", (Text("a.py"),)),))
     note = user("<task-notification>\n<status>completed</status>\n</task-notification>")
@@ -210,7 +212,7 @@ def test_results_are_assigned_to_the_calls_that_their_labels_name() -> None:
 
 
 def test_the_text_of_a_completion_call_is_the_final_answer() -> None:
-    """The tags stood in the answer, and what followed was taken for its output."""
+    """The answer once contained the tags, and the next message was taken for its output."""
     done = assistant(
         "So.\n<attempt_completion>\n<result>\nIt works.\n</result>\n</attempt_completion>"
     )

@@ -1,5 +1,5 @@
-"""Texts that cite a web search of the provider's: without its results the API refuses them
-(*Could not find search result for citation index*)."""
+"""Texts that cite a web search of the provider: without its results the API refuses them (*Could
+not find search result for citation index*)."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ STRATEGIES = [[Summarize(keep=3, max_tokens=300)], [SummarizeTo()], [WholeHistor
 
 
 def search(n: int) -> list[dict[str, Any]]:
-    """Return a search and what it found."""
+    """Return a search and its results."""
     page = {"type": "web_search_result", "url": f"https://example.org/{n}", "title": "A page"}
     results = [{**page, "encrypted_content": "Enc" * 400}]
     return [
@@ -52,7 +52,7 @@ def request() -> dict[str, Any]:
 @pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
 @pytest.mark.parametrize("as_text", [False, True])
 def test_citations_of_hidden_search_results_are_removed(strategies, *, as_text: bool) -> None:
-    """A view came with citations of nothing, and every request from there on was refused."""
+    """A view once kept the citations without results, and every later request was refused."""
     body = request()
     payload = json.dumps(body) if as_text else body
     assert refold.check(payload) == ()

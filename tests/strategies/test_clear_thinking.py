@@ -1,4 +1,4 @@
-"""ClearThinking: oldest first, without a gap, as far as the provider allows."""
+"""ClearThinking clears the oldest thinking first, without a gap, as far as the provider allows."""
 
 from dataclasses import replace
 from typing import Literal
@@ -125,7 +125,7 @@ UNSIGNED = tuple(
 def test_unsigned_thinking_is_cleared_in_any_turn_or_never_if_the_model_is_unknown(
     mode: Mode, keep: int, expected: list[int]
 ) -> None:
-    """DS-1: where no model is named, it may be one that wants it back."""
+    """DS-1: an unknown model may require it."""
     view = proposals(view_of(*UNSIGNED, mode=mode), ClearThinking(keep))
     assert [edit.start for edit in view.edits] == expected
 

@@ -255,7 +255,7 @@ def test_a_duplicate_is_cleared_with_its_original_and_does_not_come_back() -> No
 
 
 def test_a_result_that_loads_tools_stays() -> None:
-    """The model may call the tools that it refers to as long as it sees it."""
+    """The model may call the referenced tools only as long as it sees it."""
     names = [f"mcp__crm__list_all_orders_of_a_customer_{n}" for n in range(40)]
     references = tuple(
         Opaque("tool_reference", f'{{"tool_name":"{name}","type":"tool_reference"}}')

@@ -1,4 +1,4 @@
-"""ClipResults: head and tail of long results, at first sight."""
+"""ClipResults keeps head and tail of long results when they first appear."""
 
 from dataclasses import replace
 

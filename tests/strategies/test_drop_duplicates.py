@@ -1,4 +1,4 @@
-"""DropDuplicates: what a call says again is shown once."""
+"""DropDuplicates shows repeated output of calls once."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""OutlineResults: an outline of long results by their kind, at first sight."""
+"""OutlineResults outlines long results by their kind when they first appear."""
 
 import json
 import os
@@ -25,7 +25,7 @@ CODE = "\n".join(f"def part_{n}():\n    return {n};" for n in range(400))
 
 
 def say(*texts: str, asked: str = "Look.") -> tuple[Message, ...]:
-    """A request and results, each of a call of its own."""
+    """Return a request and results, each of its own call."""
     calls = tuple(
         ToolCall(f"c{n}", "bash", json.dumps({"command": asked})) for n in range(len(texts))
     )
@@ -151,7 +151,7 @@ print(json.dumps([[each.show(900) for each in row if each] for row in outlines])
 
 
 def test_outlines_are_the_same_bytes_in_every_process() -> None:
-    """Sets are ordered otherwise in each process."""
+    """The order of sets differs between processes."""
     texts = [LOG, LISTING, CODE, json.dumps([{"a": n, "b": [n] * 90} for n in range(99)])]
     shown = {
         subprocess.run(

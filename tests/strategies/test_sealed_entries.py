@@ -1,5 +1,5 @@
-"""What a provider alone can read, such as its own compaction, and what loads tools is in no summary:
-it stays."""
+"""Content that only a provider can read, such as its own compaction, and results that load tools
+are never summarised."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA" * 50}
 
 
 def anthropic() -> dict[str, Any]:
-    """Return a request whose API has compacted it on the way."""
+    """Return a request with a compaction made by the API."""
     messages = [{"role": "user", "content": "Mend the build."}]
     for n in range(20):
         call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"a{n}.py"}}
@@ -28,7 +28,7 @@ def anthropic() -> dict[str, Any]:
 
 
 def responses() -> dict[str, Any]:
-    """Return a request that begins with what `/responses/compact` gave."""
+    """Return a request that begins with the output of `/responses/compact`."""
     items: list[dict[str, Any]] = [{"role": "user", "content": "Mend the build."}, SEALED]
     for n in range(20):
         call = {"type": "function_call", "call_id": f"c{n}", "name": "read", "arguments": "{}"}
@@ -42,7 +42,7 @@ def responses() -> dict[str, Any]:
     "strategies", [None, [Summarize(keep=4)], [SummarizeTo(600)], [WholeHistory()]]
 )
 def test_a_providers_compaction_stays_before_our_summary(request_of, strategies) -> None:
-    """Before: Anthropic's API leaves out everything that stands before its own block."""
+    """Anthropic's API ignores everything before its own block."""
     body = request_of()
     view = Compactor(strategies, Budget(trigger=1_000, target=600))(body)
     entries = [
@@ -66,7 +66,7 @@ def test_a_compaction_item_is_kept_under_every_type_name_of_the_api(kind) -> Non
 
 
 def search(name: str, number: int) -> list[dict[str, Any]]:
-    """Return a search for tools that found one."""
+    """Return a search for tools with one result."""
     call = {"type": "tool_use", "id": f"s{number}", "name": "ToolSearch", "input": {"query": name}}
     thinking = {"type": "thinking", "thinking": "Who can?", "signature": f"EqQ{number}"}
     calls = [thinking, {"type": "text", "text": "I look for it. " * 99}, call]
@@ -85,8 +85,8 @@ def search(name: str, number: int) -> list[dict[str, Any]]:
     ],
 )
 def test_tools_that_a_search_loaded_stay_loaded(strategies, model, is_over, signed) -> None:
-    """Before: the model knew them no longer, and searched again. What was loaded twice stays once,
-    with thinking where the model wants that beside the calls of a turn that goes on (AN-6)."""
+    """The model once lost them and searched again. Tools loaded twice are kept once, with thinking
+    if the model requires it beside the calls of an open turn (AN-6)."""
     body = {**anthropic(), "model": model}
     messages = [m for m in body["messages"] if '"compaction"' not in json.dumps(m)]
     del messages[17]  # the result beside the compaction
@@ -110,7 +110,8 @@ def test_tools_that_a_search_loaded_stay_loaded(strategies, model, is_over, sign
 @pytest.mark.parametrize("link", [{}, {"call_id": "ts1"}])
 @pytest.mark.parametrize("strategies", [None, [Summarize(keep=4)], [SummarizeTo(600)]])
 def test_openai_tool_search_items_are_kept_with_the_reasoning_before_them(strategies, link) -> None:
-    """No reasoning of the Responses API may go alone (OA-4); its own search has no `call_id`."""
+    """Reasoning of the Responses API must not be removed alone (OA-4), and OpenAI's own search has
+    no `call_id`."""
     body = responses()
     asked, _, *items = body["input"]
     search = [
@@ -143,7 +144,7 @@ def test_user_text_in_a_result_that_loads_tools_is_kept_with_it(strategies) -> N
 
 
 def test_oa_4_an_answer_that_is_kept_without_its_reasoning_loses_its_item_id():
-    """The API refused it: *message was provided without its required reasoning item*."""
+    """The API once refused it: *message was provided without its required reasoning item*."""
     answer = {"type": "message", "id": "msg_1", "role": "assistant", "content": "1. a.py leaks."}
     thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA" * 9, "summary": []}
     for reasoned in ([thought], []):
@@ -157,7 +158,8 @@ def test_oa_4_an_answer_that_is_kept_without_its_reasoning_loses_its_item_id():
 
 @pytest.mark.parametrize("strategies", [None, [Summarize(keep=4)], [SummarizeTo(600)]])
 def test_oa_4_the_last_of_two_equal_tool_searches_is_kept_with_its_own_ids(strategies) -> None:
-    """The items had the ids of the first, and the reasoning of the second: the API refused them."""
+    """The items once had the ids of the first and the reasoning of the second, which the API
+    refused."""
     items = responses()["input"][2:]
     turns = [
         [
@@ -176,7 +178,8 @@ def test_oa_4_the_last_of_two_equal_tool_searches_is_kept_with_its_own_ids(strat
 
 
 def test_only_one_of_two_results_that_load_the_same_tool_is_kept() -> None:
-    """Both stayed, and the call of one: such a summary was refused, and nothing was compacted."""
+    """Both were once kept with only one call: such a summary was refused, and nothing was
+    compacted."""
     call, result = search("mail", 1)
     again = search("mail", 2)
     call["content"].append(again[0]["content"][-1])

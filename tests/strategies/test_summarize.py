@@ -54,7 +54,7 @@ def talk(turns=20, words=60):
 
 
 def summarize_as(text):
-    """A summarizer that always says *text*."""
+    """Return a summarizer that always returns *text*."""
 
     def summarize(view, start, stop, max_tokens):
         yield from ()
@@ -65,7 +65,7 @@ def summarize_as(text):
 
 @dataclass(frozen=True)
 class ByModel:
-    """A summarizer that asks."""
+    """A summarizer that asks a model."""
 
     def __call__(self, view, start, stop, max_tokens):
         answer = yield Ask(f"Summarise messages {start} to {stop}.", max_tokens)
@@ -209,7 +209,7 @@ def test_summarize_to_fills_at_least_92_percent_of_its_budget(tokens: int, share
 
 
 def agent(request: str, steps: int, words: int = 400) -> list[Message]:
-    """One long turn: each result is noted once, beside the next call."""
+    """Return one long turn in which each result is noted once, beside the next call."""
     messages = [user(request)]
     for n in range(steps):
         note = (Text(f"part-{n - 1:02} has the code {n - 1:03}c0de."),) if n else ()
@@ -221,8 +221,9 @@ def agent(request: str, steps: int, words: int = 400) -> list[Message]:
 
 @given(ratio=st.floats(0.5, 2.0), unseen=st.integers(0, 1_500))
 def test_a_budget_in_reported_tokens_is_filled_whatever_the_estimate(ratio: float, unseen: int):
-    """The tokens of a budget are those that providers report. Held against the estimate, they left a summary nothing
-    (Chat Completions, a ratio of 0.9), or the request too large (Claude, 1.3)."""
+    """Budgets are in tokens as providers report them. Compared with the estimate, they once left
+    nothing for a summary (Chat Completions, a ratio of 0.9), or made the request too large (Claude,
+    1.3)."""
     profile = Profile(calibrate=lambda tokens: int(unseen + ratio * tokens))
     view = View.of(agent("Go on.", 60), profile=profile)
     after = drive(compact_if_due(view, [SummarizeTo(9_000)], Budget(9_000, 9_000))).view
@@ -233,7 +234,8 @@ def test_a_budget_in_reported_tokens_is_filled_whatever_the_estimate(ratio: floa
 def test_d3_a_long_prompt_takes_tokens_from_the_tail_and_not_from_the_summary(
     words: int, fixed_tokens: int
 ):
-    """A prompt of 3,500 characters left a summary 240 of 1,280 tokens, and an agent read its files in a circle."""
+    """A prompt of 3,500 characters once left a summary 240 of 1,280 tokens, and an agent read its
+    files again and again."""
     caps = list[int]()
 
     def summarize(view, start, stop, max_tokens):
@@ -251,7 +253,8 @@ def test_d3_a_long_prompt_takes_tokens_from_the_tail_and_not_from_the_summary(
 @pytest.mark.parametrize("pick", [lambda s: s, lambda s: KeepImportant(s, Roles(), over=2.0)])
 @pytest.mark.parametrize("target", [2_000, 5_000])
 def test_summarize_to_without_tokens_uses_the_target_of_the_budget(target: int, pick):
-    """The default strategies, made for 60,000 tokens, filled these whatever the budget, and then cleared."""
+    """The default strategies, made for 60,000 tokens, once filled these whatever the budget, and
+    then cleared results."""
     view = View.of(chat(600))
     done = drive(compact_if_due(view, [pick(SummarizeTo())], Budget(target, target)))
     assert 0.92 * target < done.view.tokens <= target
@@ -276,7 +279,7 @@ def test_summarize_to_without_a_budget_halves_the_request():
 
 
 def test_a_last_exchange_over_the_budget_still_gets_a_small_summary():
-    """Without one nothing would tell what came before."""
+    """Without it nothing would describe the messages before."""
     last = user("A long last request. " * 400)
     answer = Message("assistant", (Text("Yes."),))
     view = View.of([*chat(30), answer, last])
@@ -286,7 +289,7 @@ def test_a_last_exchange_over_the_budget_still_gets_a_small_summary():
 
 
 def reading(count: int) -> list[Message]:
-    """Read so many files."""
+    """Return this many file reads."""
     return [
         message
         for n in range(count)
@@ -302,7 +305,7 @@ FINDINGS = "\n".join(f"{n}. `part_{n}.py` leaks handle {n}: close it." for n in 
 
 @pytest.mark.parametrize("asked", ["Go on, mend them.", "继续，开始修正"])
 def test_an_answer_before_a_bare_go_on_is_kept_word_for_word(asked: str):
-    """ "Go on" stood alone, and the list of what was to be mended was a few quoted lines."""
+    """ "Go on" was once kept alone, and the list of faults to fix became a few quoted lines."""
     answer = Message("assistant", (Thinking("Hm."), Text(FINDINGS)))
     view = View.of([*chat(10), user("Look for leaks."), answer, user(asked), *reading(60)])
     after = drive(compact_if_due(view, [SummarizeTo(8_000)], Budget(8_000, 8_000))).view
@@ -313,7 +316,7 @@ def test_an_answer_before_a_bare_go_on_is_kept_word_for_word(asked: str):
 
 
 def test_a_long_answer_before_the_last_request_keeps_its_beginning_and_end():
-    """Behind a request that says by itself what it wants, less of it."""
+    """A request that is clear by itself keeps less of it."""
     answer = Message("assistant", (Text(f"FIRST {FINDINGS * 20} LAST"),))
     sizes = list[int]()
     for asked in ("Go on.", "Write a page about the parser, with an example of each rule."):
@@ -334,7 +337,6 @@ def test_a_value_of_0_for_tokens_share_or_most_is_refused(wrong: dict):
 
 
 def test_an_edit_of_summarize_to_names_the_same_strategy_as_its_attempt():
-    """Its edits bear the name of the strategy whose attempts are in the ledger."""
     strategy = SummarizeTo(2_000)
     view = refold.Compactor([strategy], refold.Budget(2_000, 2_000))(demo_session(20))
     assert (
@@ -357,7 +359,7 @@ def test_default_strategies_accept_any_number_of_tokens(to: int):
 
 
 def referring(steps: int, at_once: int) -> list[dict[str, Any]]:
-    """Calls that the server holds, which items only refer to, and their outputs."""
+    """Return references to calls that the server stores, and their outputs."""
     items: list[dict[str, Any]] = [{"role": "user", "content": "start " * 200}]
     for step in range(steps):
         names = [f"{step}_{n}" for n in range(at_once)]
@@ -373,7 +375,8 @@ def referring(steps: int, at_once: int) -> list[dict[str, Any]]:
 def test_oa_2_law_an_output_stays_with_the_reference_to_its_call(
     steps: int, at_once: int, keep: int, to: int
 ) -> None:
-    """A reference was hidden and its output was left alone: *No tool call found for function call output*."""
+    """A reference was once hidden without its output: *No tool call found for function call
+    output*."""
     view = Compactor([Summarize(keep=keep)], Budget(to, to))(
         {"model": "gpt-5", "input": referring(steps, at_once)}
     )
@@ -391,7 +394,7 @@ def test_oa_2_law_an_output_stays_with_the_reference_to_its_call(
 def test_ge_1_content_with_a_function_call_is_the_models_whatever_its_role(
     role: dict[str, Any], keep: int
 ) -> None:
-    """It was merged with our summary, and the request that passed `check` broke GE-1."""
+    """It was once merged with our summary, and the request that passed `check` broke GE-1."""
     contents: list[dict[str, Any]] = [{"role": "user", "parts": [{"text": "x" * 3_000}]}]
     for n in range(8):
         response = {"name": "read", "response": {"output": f"y{n} " * 900}}
@@ -409,7 +412,8 @@ def test_ge_1_content_with_a_function_call_is_the_models_whatever_its_role(
 
 
 def test_c14_fewer_than_keep_messages_are_kept_if_the_target_is_out_of_reach() -> None:
-    """`keep` messages stay as long as the target is reached with them; its docstring says what stays where it is not."""
+    """`keep` messages stay if the target is reached with them. The docstring of `Summarize` says
+    what stays otherwise."""
     history = [
         {"role": ("user", "assistant")[n % 2], "content": f"{n} says " + "that " * 90}
         for n in range(21)
@@ -457,7 +461,8 @@ def chat_steps(start, stop):
 def test_an_image_merged_into_one_entry_with_a_summary_survives_a_second_run(
     format, steps, image
 ) -> None:
-    """Who keeps what was sent, as a framework's own compaction does, was refused the second time."""
+    """A caller who keeps the sent messages, as a framework's own compaction does, once failed the
+    second time."""
     request = {"role": "user", "content": [{"type": "text", "text": "This is the part."}, image]}
     history = [{"role": "user", "content": "Read."}, *steps(0, 8), request, *steps(8, 16)]
     for start in (20, 40):
@@ -469,8 +474,8 @@ def test_an_image_merged_into_one_entry_with_a_summary_survives_a_second_run(
 
 
 def text_agent(steps=40):
-    """A conversation of an agent that writes its commands as text and gets their output as the
-    user's (mini-swe-agent), its task in an element that no client is known to write."""
+    """Return a conversation of an agent that writes its commands as text and gets their output in
+    the user role (mini-swe-agent), with its task in an element of no known client."""
     task = "<pr_description>\n" + "The parser drops the last row. " * 40 + "\n</pr_description>"
     rules = "<instructions>\n" + "Change source files only. " * 40 + "\n</instructions>"
     messages = [user(f"{task}\n\n{rules}")]
@@ -493,7 +498,6 @@ def test_a_turn_of_an_agent_that_calls_tools_in_plain_text_can_be_cut_inside():
 
 
 def test_tokens_that_a_short_summary_leaves_over_keep_the_text_of_the_task():
-    """A summary that has little to say takes no room from the text of the task."""
     talk = text_agent(1)
     messages = [*talk[:2], user(f"<returncode>0</returncode>\n<output>\n{'x ' * 9_000}</output>")]
     messages += [Message("assistant", (Text("Done."),)), user("Thanks, and now the other one.")]
@@ -503,7 +507,7 @@ def test_tokens_that_a_short_summary_leaves_over_keep_the_text_of_the_task():
 
 
 def test_a_long_answer_leaves_a_twentieth_of_the_goal_to_the_summary():
-    """It had what was left, 90 tokens, and what had been asked for was gone."""
+    """It once got the rest, 90 tokens, and the requests were lost."""
     asked = [f"Build part {n} of the game, with its rules in rules_{n}.md." for n in range(6)]
     turns = [(user(text), Message("assistant", (Text(f"Part {text[11]} is there."),)))
              for text in asked]  # fmt: skip
@@ -520,8 +524,8 @@ def test_a_long_answer_leaves_a_twentieth_of_the_goal_to_the_summary():
 
 
 def test_calls_kept_beside_a_summary_keep_their_thinking_within_the_turn():
-    """AN-6: a call that stays beside the summary lost its thinking, and models that do not bind it
-    want that of the whole turn back."""
+    """AN-6: a call beside the summary once lost its thinking, and models that do not bind thinking
+    require that of the whole turn."""
     body: Any = {"model": "claude-sonnet-4-5", "thinking": {"type": "enabled"}}
     messages: list[Any] = [{"role": "user", "content": "Mend the build."}]
     compact, before = Compactor([SummarizeTo()], Budget(6_000, 3_000)), None

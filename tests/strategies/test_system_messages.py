@@ -1,4 +1,4 @@
-"""System messages between the others, which Claude's API takes in few places: a compaction moves
+"""System messages between others, which Claude's API accepts in few positions: a compaction moves
 them to one of these."""
 
 import json
@@ -37,7 +37,7 @@ def exchange(n: int) -> Iterator[dict[str, Any]]:
 
 
 def request(*extra: tuple[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return a request of six exchanges with *extra* messages, each behind the message at its
+    """Return a request of six exchanges with *extra* messages, each after the message at its
     position."""
     messages = [message for n in range(6) for message in exchange(n)][:-1]
     for at, message in reversed(extra):
@@ -47,7 +47,7 @@ def request(*extra: tuple[int, dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
 def test_system_messages_are_moved_to_positions_that_claude_accepts(strategies) -> None:
-    """The API refused what stood beside a summary: *role 'system' must follow a 'user' message*, or
+    """The API once refused those beside a summary: *role 'system' must follow a 'user' message*, or
     *must precede an 'assistant' message*."""
     notes = [(at, {"role": "system", "content": f"{RULE} ({at})"}) for at in (0, 6, 12, 18, 22)]
     whole = request(*notes)
@@ -75,7 +75,7 @@ def test_a_system_message_with_only_output_config_is_kept_unchanged(strategies) 
 @pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_a_compaction_block_is_kept_once_and_as_the_first_block(strategies, role) -> None:
-    """A question was put before it: *compaction block must be sent first*."""
+    """A question was once put before it: *compaction block must be sent first*."""
     block = {"type": "compaction", "content": "A recipe app is built.", "signature": "EuYB"}
     body = request()
     words = [{"type": "text", "text": "Go on."}] * (role == "user")
@@ -90,7 +90,7 @@ def test_a_compaction_block_is_kept_once_and_as_the_first_block(strategies, role
 
 @pytest.mark.parametrize("strategies", STRATEGIES, ids=str)
 def test_tool_additions_and_removals_in_system_messages_are_kept_in_order(strategies) -> None:
-    """What was withdrawn later was not declared any more: *unknown tool*."""
+    """A tool removed later was once not declared any more: *unknown tool*."""
     tool = {"name": "deploy", "description": "Deploys.", "input_schema": {"type": "object"}}
     defined = {"type": "tool_definition", "definition": tool}
     named = {"type": "tool_reference", "name": "deploy"}
@@ -114,8 +114,8 @@ def test_the_json_of_a_system_message_beside_an_edit_is_kept_as_written() -> Non
 
 
 def test_user_text_after_a_kept_system_message_is_moved_before_it() -> None:
-    """Claude Code's environment stays with the first request, and what was typed while it worked
-    came right behind it: *must precede an 'assistant' message*."""
+    """Claude Code's environment stays with the first request, and text typed while it worked once
+    came right after it: *must precede an 'assistant' message*."""
     words = ("user", "task"), ("system", "place"), ("assistant", "a"), ("user", "b")
     later = ("assistant", "c"), ("user", "typed"), ("assistant", "d"), ("user", "e")
     messages = [Message(role, (Text(text),)) for role, text in (*words, *later)]

@@ -1,4 +1,4 @@
-"""What a summarizer returns to the strategies that call it."""
+"""The return value of a summarizer for the strategies that call it."""
 
 import pytest
 
@@ -27,7 +27,7 @@ TALK = View.of(
 @pytest.mark.parametrize("strategy", [Summarize, SummarizeTo])
 @pytest.mark.parametrize("value", ["a text", None, Summary])
 def test_a_summarizer_that_returns_no_summary_raises_a_clear_type_error(strategy, value):
-    """It raised "too many values to unpack" and "'str' object has no attribute 'send'"."""
+    """It once raised "too many values to unpack" and "'str' object has no attribute 'send'"."""
 
     def summarize(view, start, stop, max_tokens):
         yield from ()
@@ -40,7 +40,7 @@ def test_a_summarizer_that_returns_no_summary_raises_a_clear_type_error(strategy
 
 @pytest.mark.parametrize("strategy", [Summarize, SummarizeTo])
 def test_the_reason_names_a_window_too_small_to_ask_the_model(strategy):
-    """`SummarizeTo` did not say that the model was not asked, nor why."""
+    """`SummarizeTo` once did not say that the model was not asked, nor why."""
     strategies = [strategy(summarizer=ModelSummary(window=500))]
     run = compact_if_due(TALK, strategies, Budget(2_000, 1_500))
     (attempt,) = drive(run, ScriptedModel(["never asked"])).attempts

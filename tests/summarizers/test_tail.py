@@ -1,4 +1,4 @@
-"""Where the kept tail begins, over random conversations."""
+"""Start of the kept tail, over random conversations."""
 
 import pytest
 from hypothesis import given
@@ -62,7 +62,7 @@ def test_the_tail_does_not_begin_inside_a_fold(messages, rules, keep):
 
 @pytest.mark.parametrize("keep", [0.3, 0.5, 0.8])
 def test_a_request_near_the_end_does_not_make_the_tail_much_too_short(keep):
-    """Once a session of 155,000 tokens came down to 4,000 where 100,000 were asked for."""
+    """Once a session of 155,000 tokens shrank to 4,000 instead of 100,000."""
     work = [message for n in range(60) for message in (call(str(n)), result(str(n)))]
     view = View.of(
         [user("Do it."), *work, user("Thanks."), assistant("You are welcome.")],

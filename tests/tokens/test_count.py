@@ -1,4 +1,4 @@
-"""Counting messages, fixed parts and media; where the tokens are."""
+"""Counts of messages, fixed parts and media, and their breakdown."""
 
 import base64
 
@@ -113,7 +113,7 @@ def test_media_are_counted_by_kind_and_size(media, tokens):
     [(512, 512, 255), (1024, 1024, 765), (2048, 4096, 1105), (4096, 8192, 1105)],
 )
 def test_images_are_counted_by_tiles(width, height, tokens):
-    """The examples of OpenAI's guide to vision."""
+    """The examples of OpenAI's vision guide."""
     assert tile_tokens(Media("image", width=width, height=height)) == tokens
 
 

@@ -1,4 +1,4 @@
-"""What a model's tokens are expected to be while no report of usage is known: by the family's prior (F15)."""
+"""The expected tokens of a model without a known usage report: by the prior of its family (F15)."""
 
 import json
 from dataclasses import replace
@@ -44,7 +44,7 @@ def talk(turns: int) -> list[dict[str, str]]:
 
 
 def estimate_body(body: dict[str, Any], format: str) -> int:
-    """Tokens of a request as they are estimated, counted from its parts."""
+    """Return the estimated tokens of a request, counted from its parts."""
     envelope = open_payload(body, format)
     return count_fixed(envelope.system, envelope.tools) + sum(map(count_message, envelope.decode()))
 
@@ -182,7 +182,8 @@ def test_f15_compactors_that_share_reports_share_their_calibration():
     ("model", "real"), [(OLDER, 1.17), (OLDER, 1.25), ("claude-opus-5-5", 1.5)]
 )
 def test_f15_a_budget_of_the_window_acts_before_the_provider_refuses(model: str, real: float):
-    """Requests that Claude counts 17 to 50 % higher than the estimate were refused before a budget of 90 % fired."""
+    """Requests that Claude counts 17 to 50 % higher than the estimate were once refused before a
+    budget of 90 % fired."""
     window = 30_000
     compact = Compactor([], Budget(Fraction(0.9), Fraction(0.5), window=window))
     fired = []
@@ -204,7 +205,8 @@ WINDOWS = {name: Window(20_000) for name in (OLDER, "gemini-3-pro", "plain")}
 
 
 def prepare(driver: Driver, model: str, steps: int, api: str) -> Outgoing:
-    """What goes out for a session of so many steps; with Gemini it is the path that names the model."""
+    """Return the request sent for a session of this many steps. With Gemini the path names the
+    model."""
     if api == "openai_chat":
         return driver(chat_request(steps, model=model), api)
     incoming = replace(
@@ -214,7 +216,7 @@ def prepare(driver: Driver, model: str, steps: int, api: str) -> Outgoing:
 
 
 def first_hard(model: str, api: str) -> int:
-    """Steps of a session at which something is compacted for the first time."""
+    """Return the number of steps at which a session is first compacted."""
     with Driver(windows=WINDOWS) as driver:
         return next(steps for steps in range(1, 90) if prepare(driver, model, steps, api).edits)
 
@@ -237,7 +239,7 @@ def test_f15_a_gemini_request_is_sent_without_a_model_in_its_body():
 
 
 def test_f15_a_session_file_is_counted_by_the_estimate_without_a_prior(tmp_path):
-    """Parts, edits and totals of one screen have one counter (F17)."""
+    """Parts, edits and totals on one screen are counted alike (F17)."""
     file = tmp_path / "body.json"
     file.write_text(json.dumps({"model": OLDER, "max_tokens": 9, "messages": talk(9)}))
     work = open_edited(read(file), None, None)

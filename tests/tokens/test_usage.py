@@ -1,4 +1,4 @@
-"""Usage of every provider, every input token once."""
+"""Usage of every provider, with every input token counted once."""
 
 import json
 
@@ -161,7 +161,7 @@ LITELLM = {
     "cache_creation_input_tokens": 7_883,
     "cache_read_input_tokens": 17_915,
 }
-"""As LiteLLM writes ANTHROPIC for the Chat Completions API."""
+"""ANTHROPIC as LiteLLM writes it for the Chat Completions API."""
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ LITELLM = {
     ids=["plain", "read", "by term", "empty fields of another API"],
 )
 def test_litellms_cache_fields_are_inside_its_prompt_tokens(fields, hour):
-    """Read as Anthropic's, no usage was found: such a bill and such a window went unseen."""
+    """Read as Anthropic's, no usage was once found: neither cost nor window was known."""
     assert read_usage({**LITELLM, **fields}) == Usage(25_801, 50, 17_915, 7_883, hour=hour)
 
 
@@ -197,7 +197,8 @@ def test_a_zero_field_of_another_api_does_not_hide_the_usage(name):
 
 
 def test_the_last_of_several_iterations_is_the_usage_of_the_request():
-    """Compaction on the server: the top level leaves its tokens out, or sums what no one request had."""
+    """Compaction on the server: the top level omits its tokens, or sums more than any one request
+    had."""
     iterations = [
         {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
         {

@@ -86,7 +86,7 @@ def test_the_missing_headings_are_listed() -> None:
 
 @pytest.mark.parametrize("title", [h.title for h in HANDOVER.headings])
 def test_conformance_34_an_answer_without_a_required_heading_is_not_read(title):
-    """S4-10: each of the five must be there, if only to say none."""
+    """S4-10: all five are required, even if one only says none."""
     whole = "\n".join(f"## {h.title}\n- something" for h in HANDOVER.headings)
     assert HANDOVER.parse(whole) is not None
     assert HANDOVER.parse(whole.replace(f"## {title}\n", "")) is None

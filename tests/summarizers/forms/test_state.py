@@ -1,4 +1,4 @@
-"""The JSON state: deltas are read from what models answer, and applied or refused whole."""
+"""The JSON state: deltas are parsed from models' answers, and applied or refused as a whole."""
 
 import json
 
@@ -146,7 +146,7 @@ def test_small_faults_are_forgiven():
     Delta(update=(Change("c1", " "),)), Delta("new goal", (Entry("topic", "y"),), remove=("t1", "t9")),
 ])  # fmt: skip
 def test_a_delta_that_does_not_fit_is_refused_whole(delta):
-    """S1-37: nothing of it is applied, and what is wrong can be said in a second question."""
+    """S1-37: nothing is applied, and the error can be named in a second question."""
     assert FORM.merge(FIRST, delta) is None
     assert apply_delta(FIRST, delta) is None
     assert find_problems(FIRST, delta)
@@ -192,7 +192,7 @@ def test_merging_a_whole_state_removes_no_entry(old, new):
 
 
 def test_ten_rounds_of_deltas_lose_nothing_and_change_only_what_they_name():
-    """S1-37: counted after ten rounds, each through text and back."""
+    """S1-37: after ten rounds, each through text and back."""
     now = None
     for n in range(10):
         delta = {

@@ -1,4 +1,4 @@
-"""How a summary is carried (X-2), and that each carrier is recognised when it is fed back."""
+"""Placements of a summary (X-2), and that each is recognised when it is sent back."""
 
 from itertools import pairwise
 
@@ -81,7 +81,7 @@ def pin(message):
 def test_every_placement_keeps_the_laws_of_every_dialect(
     messages, dialect, place, keep, pin, max_tokens
 ):
-    """X-2: all five ways to carry a summary."""
+    """X-2: all five placements."""
     strategy = Summarize(keep=keep, max_tokens=max_tokens, place=place, pin=pin)
     check_strategy(strategy, DIALECTS[dialect], examples=[messages])
 
@@ -95,7 +95,7 @@ def test_every_placement_keeps_the_laws_of_every_dialect(
 def test_a_view_ends_with_an_assistant_message_only_if_the_conversation_does(
     messages, dialect, place, keep
 ):
-    """C4-11: no prefill by accident."""
+    """C4-11: no accidental prefill."""
     view = View.of(messages, profile=Profile(rules=DIALECTS[dialect]))
     after = drive(
         compact_if_due(view, [Summarize(keep=keep, max_tokens=200, place=place)], Budget(0, 0))
@@ -119,13 +119,14 @@ def test_the_summary_is_a_user_message_by_default():
 
 
 def test_the_summary_may_be_followed_by_an_acknowledgement():
-    """S0-15 S0-31 S0-46 X-2: Human with the snapshot, AI that acknowledges, then the recent messages."""
+    """S0-15 S0-31 S0-46 X-2: user message with the snapshot, assistant acknowledgement, then the
+    recent messages."""
     view = summarize_at(talk(10), "acknowledged", DIALECTS["anthropic"])
     assert shape(view) == [("user", "summary"), ("assistant", ACK), *TAIL]
 
 
 def test_the_summary_may_be_a_second_system_message_if_the_rules_allow_one():
-    """S1-29 C1-8 X-2: elsewhere the plain placement."""
+    """S1-29 C1-8 X-2: otherwise the default placement."""
     assert shape(summarize_at(talk(10), "system", DIALECTS["chat"])) == [
         ("system", "summary"),
         *TAIL,
@@ -143,7 +144,7 @@ def test_the_summary_may_be_the_assistants_answer_to_a_question():
 
 
 def test_the_summary_may_be_an_assistant_message_after_the_first_request():
-    """S3-14 C3-4 X-2: the first request stays as it was said."""
+    """S3-14 C3-4 X-2: the first request stays verbatim."""
     view = summarize_at(talk(10), "after_first", DIALECTS["anthropic"])
     assert shape(view) == [("user", "Request 0: fix part 0."), ("assistant", "summary"), *TAIL]
 
@@ -191,7 +192,8 @@ def test_the_latest_request_or_else_a_prompt_to_continue_follows_the_summary():
 @pytest.mark.parametrize("place", NAMES)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_summary_in_any_placement_is_recognised_when_it_is_sent_back(place, dialect):
-    """C0-9 C1-8 conformance 9: never a request, never told again as conversation, one summary at a time."""
+    """C0-9 C1-8 conformance 9: it is never a request, never summarised as conversation, and never
+    doubled."""
     rules = DIALECTS[dialect]
     view = summarize_at(
         talk(10), place, rules, model=ScriptedModel([GOOD.replace("done", "KEY-77 done")])
@@ -244,7 +246,8 @@ ENCODERS = {
 @pytest.mark.parametrize("place", NAMES)
 @pytest.mark.parametrize("format", ENCODERS)
 def test_a_compacted_payload_can_be_compacted_again_in_every_wire_format(place, format):
-    """S4-22 C4-8 C1-6: the system prompt stays; a second one of ours is no part of it when it comes back."""
+    """S4-22 C4-8 C1-6: the system prompt stays. A second one of ours is not part of it when it is
+    sent back."""
     payload = ENCODERS[format]
     for n in range(3):
         model = ScriptedModel([GOOD])
@@ -265,7 +268,7 @@ def test_a_compacted_payload_can_be_compacted_again_in_every_wire_format(place, 
 
 
 def test_messages_that_only_resemble_a_summary_are_not_taken_for_one():
-    """A user may ask what we did so far, and an assistant may say that it understood."""
+    """A user may ask "what did we do so far", and an assistant may say that it understood."""
     history = [user(QUESTION), assistant("Nothing yet."), user(CONTINUE), assistant(ACK)]
     assert not any(belongs_to_summary(history, at) for at in range(4))
     assert opening_length(history) == 0
