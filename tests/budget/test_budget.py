@@ -27,7 +27,7 @@ def usage(tokens: int) -> dict[str, int]:
     return {"prompt_tokens": tokens - 1, "completion_tokens": 1}
 
 
-# --- what is refused -------------------------------------------------------------------------
+# --- invalid budgets -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_only_a_budget_with_numeric_trigger_and_soft_has_a_floor() -> None:
     assert Budget(Tokens(5), 1, soft=3).floor == 0
 
 
-# --- what a moment is ------------------------------------------------------------------------
+# --- moments ---------------------------------------------------------------------------------
 
 
 def test_an_elapsed_trigger_does_not_fire_without_a_clock() -> None:
@@ -141,7 +141,7 @@ def test_check_usage_never_fires_a_trigger_of_messages() -> None:
     assert (check.level, check.tokens, check.reason) == ("none", 10**6, "0 of 1 messages")
 
 
-# --- how far down ----------------------------------------------------------------------------
+# --- targets ---------------------------------------------------------------------------------
 
 
 def test_a_fraction_as_target_is_a_share_of_the_window() -> None:

@@ -45,7 +45,7 @@ def test_a_compactor_with_only_a_model_compacts_when_that_pays():
     acted = [size for size, has_acted in sizes if has_acted]
     assert 1 <= len(acted) <= 12
     assert all(size <= DEFAULT_GOAL + 1_000 for size in acted)
-    assert max(size for size, _ in sizes) < 120_000  # of a window of a million
+    assert max(size for size, _ in sizes) < 120_000  # in a window of a million
 
 
 def test_a_model_without_known_prices_is_never_compacted_by_pays():

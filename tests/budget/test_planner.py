@@ -182,7 +182,7 @@ def test_f32_a_long_session_costs_less_and_no_session_costs_much_more(read: floa
         )
     ]
     assert max(ratios) < 1.03
-    assert sum(ratio > 1.01 for ratio in ratios) <= 4  # of 400 calls at which it may end
+    assert sum(ratio > 1.01 for ratio in ratios) <= 4  # of 400 calls at which the session may end
     assert ratios[-1] < 0.8
 
 

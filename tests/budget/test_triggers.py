@@ -67,7 +67,7 @@ def test_a_trigger_fires_exactly_at_its_threshold(trigger, window, at):
         True,
     ]
     assert trigger(moment(at, window)).threshold == at
-    strict = Tokens(at + 1)  # what a seed writes as `tokens > at`
+    strict = Tokens(at + 1)  # `tokens > at` in a seed
     assert [strict(moment(n)).is_reached for n in (at, at + 1)] == [False, True]
 
 

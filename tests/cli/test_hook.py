@@ -143,7 +143,7 @@ def test_a_repeated_result_is_shown_in_full_after_the_client_compacted(client) -
     client.say("user", "Summary: a fault.", isCompactSummary=True)
     assert client.run("ls", SHORT) == SHORT
     hits = refold("recall", client.path, "00042 a line", "--json").json["sessions"][0]["hits"]
-    assert hits[0]["position"] == 2  # what the client's compaction hid is found, too
+    assert hits[0]["position"] == 2  # text that the client's compaction hid is found, too
     assert "hidden by client compaction " in refold("recall", client.path, "00042 a line").out
     assert refold(
         "compact", client.path, "--to", "200", "--strategy", "Summarize(keep=1)"
@@ -152,7 +152,7 @@ def test_a_repeated_result_is_shown_in_full_after_the_client_compacted(client) -
         "what can go back"
     )
     asked = refold("recall", client.path, "00042 a line", "--json").json["sessions"]
-    assert [json.loads(recall("00042 a line", str(client.path)))] == asked  # of an agent
+    assert [json.loads(recall("00042 a line", str(client.path)))] == asked  # from a subagent
 
 
 def test_a_repeated_failure_is_shown_in_full_each_time(client) -> None:

@@ -61,10 +61,10 @@ def test_mcp_tools_return_the_same_json_as_the_command_line(file) -> None:
     for query in ("the clock of a test", "file", "nowhere-to-be-seen"):
         asked = refold("recall", file, query, "--json").json["sessions"]
         assert [json.loads(recall(query, str(file)))] == asked
-    for to in ("4000", "900000"):  # less than what is kept already, and more than all of it
+    for to in ("4000", "900000"):  # less than what is kept already, and more than everything
         asked = refold("compact", file, "--to", to, "--dry-run", "--json").json["sessions"]
         assert [json.loads(preview(int(to), str(file)))] == asked
     with pytest.raises(click.ClickException, match="from 1 to"):
         preview(0, str(file))
     with pytest.raises(click.ClickException, match="standard input"):
-        recall("clock", "-")  # which would be taken for the protocol
+        recall("clock", "-")  # the client would read it as protocol

@@ -213,7 +213,7 @@ def test_a_store_inside_the_directory_is_not_read_as_a_session(folder) -> None:
     assert len(done.json["sessions"]) == 1
 
 
-# --- what may not be looked at ---------------------------------------------------------------
+# --- folders without permission --------------------------------------------------------------
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def lead(name: str, home: Path, **environment: str):
     return agent.prepare(start), routes.urls
 
 
-# --- what each agent is given ------------------------------------------------------------------
+# --- settings of each agent --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -473,7 +473,7 @@ def test_a_process_that_an_agent_left_running_is_ended_and_no_other(tmp_path: Pa
         write(hub, json.dumps({"pid": process.pid, "startedAt": "2026-11-23T12:00:00.001Z"}))
         end_process(hub, since)
         assert process.wait(300) == -signal.SIGTERM
-    end_process(hub, since)  # it is gone
+    end_process(hub, since)  # its process has ended
 
 
 AGENT = """#!{python}

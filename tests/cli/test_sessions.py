@@ -248,7 +248,7 @@ def test_a_bill_is_the_clients_own_cost_or_calculated_by_list_prices(home, tmp_p
     out = refold("stats", own).out
     assert "$0.2500 recorded by the client" in out
     own.write_text(own.read_text().replace("0.25", "1e999"))
-    assert read_bill(read(own)).dollars is None  # that is none
+    assert read_bill(read(own)).dollars is None  # not a valid bill
 
 
 def test_stats_show_the_providers_token_counts_and_the_billed_cost(home) -> None:
@@ -322,7 +322,7 @@ def test_a_session_is_picked_with_the_arrow_keys(home) -> None:
             b"g",
             b"\x1b[B\x1bOBj\x1b[A",
             b"\r",
-        ):  # the third is a key that is held
+        ):  # the third is a held key
             time.sleep(0.2)
             os.write(mine, key)
 

@@ -63,7 +63,7 @@ def test_claudes_thinking_after_an_edited_prefix_is_not_sent(format: str, strate
     a different conversation."""
     for model in ("claude-opus-5-5", "anthropic/claude-opus-5-5"):
         _, signatures = _compact(format, model, strategy)
-        assert signatures in ([], ["sig0"])  # that stands before all that is edited
+        assert signatures in ([], ["sig0"])  # that precedes all edits
 
 
 @pytest.mark.parametrize("format", OWN)

@@ -346,7 +346,7 @@ def test_events_report_start_attempts_end_and_revert_as_frozen_values():
     with pytest.raises(FrozenInstanceError):
         ended.before = 3
     compact(history)
-    assert len(events) == 3  # a quiet turn tells nothing
+    assert len(events) == 3  # a turn without changes sends no event
     compact.revert(history, view.edits[0].id)
     assert events[-1] == EditsReverted(
         when=1_700_000_000.0, actor="manual", edits=(view.edits[0].id,)

@@ -133,7 +133,7 @@ def test_f1_law_open_requests_and_unread_results_are_sent_after_any_rewind(
     before = None
     for body in bodies[at:]:
         view = (compactor(strategies, 10**9, store) if again else back)(body)
-        codec = view.source.codec  # what is left may look like another
+        codec = view.source.codec  # the rest may look like another
         assert check(view.payload, format=codec) == () or check(body, format=codec)
         assert list_unseen_parts(body, view.payload) == []
         assert view.messages == compactor(strategies, 10**9, store)(body).messages, (

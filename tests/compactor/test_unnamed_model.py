@@ -88,7 +88,7 @@ def test_thinking_after_an_edit_is_dropped_once_a_model_refuses_it() -> None:
     assert show(OLDER, 24) == ["sig22", "sig23"]
     for newer in ("claude-opus-5-5", "claude-fable-5-1"):
         assert show(newer, 24) == []
-    assert show("claude-opus-5-5", 25) == ["sig24"]  # thought over what was shown then
+    assert show("claude-opus-5-5", 25) == ["sig24"]  # produced over the view of that time
     assert show(OLDER, 25) == show("claude-opus-5-5", 25) == ["sig24"]
     elsewhere = Compactor(strategies, Budget(8_000, 4_000), store)
     for model in (OLDER, "claude-opus-5-5"):
@@ -155,7 +155,7 @@ def test_f14_a_call_without_a_model_is_warned_how_to_name_it_and_others_are_not(
         assert ("sig9" in thoughts(view.payload)) is is_kept
 
 
-# --- what the default budget cannot do for a model is said -------------------------------------
+# --- warnings of the default budget ------------------------------------------------------------
 
 
 def test_the_default_budget_warns_once_of_an_unnamed_or_unknown_model(caplog):
@@ -201,7 +201,7 @@ def test_thinking_of_a_finished_turn_is_dropped_alike_in_every_process() -> None
     assert len(thoughts(compact.show(history[:-2]).payload)) == 8
     elsewhere = Compactor(strategies, budget, store).show(history)
     assert compact.show(history).payload == elsewhere.payload
-    assert thoughts(elsewhere.payload) == ["sig0"]  # it stands before all that was cleared
+    assert thoughts(elsewhere.payload) == ["sig0"]  # it precedes everything that was cleared
 
 
 def test_two_answers_in_a_row_are_shown_alike_by_every_process() -> None:

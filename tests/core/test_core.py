@@ -843,7 +843,7 @@ def test_the_current_turn_of_an_unknown_model_keeps_its_signed_thinking():
     assert after.messages[3] is view.messages[3]
 
 
-# --- small print -----------------------------------------------------------------------------
+# --- details ---------------------------------------------------------------------------------
 
 
 def test_nested_or_adjacent_edits_inside_an_outer_edit_do_not_cross():
@@ -1026,7 +1026,7 @@ def test_the_error_for_an_ambiguous_id_states_the_prefix():
         view.find(digit)
 
 
-# --- what is put on --------------------------------------------------------------------------
+# --- applied edits ---------------------------------------------------------------------------
 
 
 def test_an_edit_that_another_edit_hides_saves_no_tokens():

@@ -61,7 +61,7 @@ def test_a_view_over_its_goal_does_not_fit(view):
     stuck = compact(history)
     assert not stuck.fits
     assert "over its goal of 50" in repr(stuck)
-    assert not compact(history).fits  # nor while it is not tried again
+    assert not compact(history).fits  # also while it is not retried
     assert refold.Compactor(model="claude-haiku-4-5")(history[:1]).fits
 
 

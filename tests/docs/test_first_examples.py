@@ -44,7 +44,7 @@ def test_f23_the_first_examples_keep_needed_facts_and_save_tokens(
     compactors = [bare(of_page(page, tmp_path, monkeypatch)) for page in PAGES]
     for compactor in {repr(decides_by(compactor)): compactor for compactor in compactors}.values():
         replay = OPENED.replay(compactor)
-        assert replay.recall >= 0.75  # 14 of 63 needs stand in one early list of files
+        assert replay.recall >= 0.75  # 14 of 63 needed facts are in one early list of files
         assert replay.tokens < 0.3 * unedited.tokens
 
 

@@ -26,7 +26,7 @@ def test_each_entry_section_of_a_page_works_without_the_others(
     """Blocks once shared a namespace and the tests' files, so nobody noticed imports from another
     section, or a file used before the block that writes it."""
     name = "258c7280-ae70-4798-800f-63464d01a85d"
-    if page == "README.md":  # start.md writes a session, README has who reads it look at their own
+    if page == "README.md":  # start.md writes a session, README uses the reader's own
         record_session(tmp_path / ".claude" / "projects" / "-srv-app" / f"{name}.jsonl")
     programs = tmp_path / "programs"
     programs.mkdir()

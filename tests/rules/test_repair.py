@@ -447,7 +447,7 @@ def test_conformance_21_roles_still_alternate_after_a_compaction(format: str) ->
             assert check(shown, format) == ()
 
 
-# --- what is left alone -----------------------------------------------------------------------
+# --- what is not changed ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

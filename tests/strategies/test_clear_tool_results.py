@@ -249,7 +249,7 @@ def test_a_duplicate_is_cleared_with_its_original_and_does_not_come_back() -> No
     )
     text = (
         stored.messages[4].parts[0].text
-    )  # the briefer stub only where the other would not be smaller
+    )  # the shorter stub only if the other would not be smaller
     assert text.startswith("[read a.py: ")
     assert text.endswith(f"cleared (edit {edits[0].id[:8]})]")
 

@@ -57,7 +57,7 @@ def test_an_outline_is_never_longer_than_the_clipped_result(texts: list[str], li
     view = View.of(say(*texts))
     outlined = proposals(view, OutlineResults(limit, EVERY, limit))
     clipped = proposals(view, ClipResults(limit))
-    # names of edits, which differ, take a few tokens more or fewer
+    # edit ids differ by a few tokens
     assert outlined.tokens <= clipped.tokens + 8 * len(texts)
     for n, text in enumerate(texts):
         assert len(text_of(outlined, n)) <= len(text_of(clipped, n))

@@ -1,4 +1,4 @@
-"""What calls did beside changing files stands in a summary, with what came of it."""
+"""A summary lists actions other than file changes, with their outcomes."""
 
 import json
 from random import Random
@@ -65,7 +65,7 @@ def test_the_clients_note_after_an_output_is_not_its_outcome():
 
 
 def test_a_failed_action_is_listed_with_its_reason_until_it_works():
-    """So that nobody tries it again: a real agent's successor did not know any of these."""
+    """So that nobody tries it again: a real agent's successor once knew none of the failures."""
     no_file = "gsed: can't read s|a|b|: No such file or directory"
     steps = [
         *call("bash", no_file, is_error=True, command="sed -i '' 's|a|b|' go.mod"),
@@ -111,7 +111,7 @@ def test_the_exit_code_of_a_later_command_is_not_a_failure_of_the_action():
 
 
 def test_output_is_shown_if_the_exit_code_is_that_of_another_command():
-    """A start that was refused stood as `ran`."""
+    """A refused start was once listed as `ran`."""
     refused = '{"success": false, "error_type": "session-id-required"}'
     answered = call("bash", refused, command="npm run signal; echo")
     assert "success: false" in section(summarize(user("Go."), answered), "Done")[0]
@@ -121,7 +121,7 @@ def test_output_is_shown_if_the_exit_code_is_that_of_another_command():
 
 
 def test_more_than_one_line_of_another_agents_report_is_shown():
-    """What six agents had changed stood nowhere else."""
+    """The changes of six agents were once listed nowhere else."""
     report = "The tests pass.\n\nI moved the limit to src/limits.py and left the old name there."
     text = summarize(user("Go."), call("Task", report, description="Move the limit"))
     assert "left the old name there" in section(text, "Done")[0]
@@ -383,7 +383,7 @@ def test_a_call_without_arguments_is_headed_by_its_name_alone():
 
 
 def task(result, tool="TaskCreate", **arguments):
-    """Return a call that changes one item of a list of tasks."""
+    """Return a call that changes one item of a task list."""
     return call(tool, result, **arguments)
 
 
@@ -465,7 +465,7 @@ FIELDS = "Error: (none)\nExit Code: {}\nSignal: (none)\nProcess Group PGID: (non
 
 
 def test_status_fields_after_an_output_are_not_part_of_it():
-    """As Gemini CLI and Qwen Code write them: `Error: (none)` was taken for the last error."""
+    """Gemini CLI and Qwen Code write them: `Error: (none)` was once taken for the last error."""
     text = "Command: make\nDirectory: (root)\nOutput: linked app\n" + FIELDS.format(0)
     assert read_report(text)[:2] == ("linked app", 0)
     failed = "Output: no rule\nto make app\nError: make failed\nExit Code: 2"
@@ -617,7 +617,7 @@ def test_generated_ids_and_timestamps_do_not_make_a_line_worth_quoting(seed, roo
 
 
 def test_a_call_blocked_by_a_hook_is_listed_as_failed():
-    """It stood under what was done, and nothing said that a hook is there."""
+    """It was once listed as done, without a mention of the hook."""
     refused = "PreToolUse:Bash hook error: [node block.js]: dangerous: kill /F b; sleep 2"
     words = f"{refused}\nrm -rf /tmp/a\ncp -r b /tmp/a && echo copied || echo FAILED"
     command = "kill /F b; sleep 2\nrm -rf /tmp/a\ncp -r b /tmp/a && echo copied || echo FAILED"
@@ -646,7 +646,7 @@ def test_a_running_command_is_open_also_in_a_summary_that_is_read_back():
     ],
 )
 def test_the_end_of_a_background_command_is_read_from_a_poll(result, outcome):
-    """What a client says that knows nothing of it stood as its outcome."""
+    """The client's message that it does not know the command was once listed as its outcome."""
     started = "Command still running (session mild-fox, pid 7). Use process"
     polled = call("process", result, action="poll", sessionId="mild-fox")
     text = summarize(user("Go."), call("exec", started, command="npm ci"), polled)
@@ -656,7 +656,7 @@ def test_the_end_of_a_background_command_is_read_from_a_poll(result, outcome):
 
 
 def test_a_failure_notes_that_the_same_program_then_worked_otherwise():
-    """The theme could not be set, a summary said, where another spelling had set it."""
+    """A summary once said that the theme could not be set, although another spelling had set it."""
     wrong = call("bash", "Error: no theme Blue", is_error=True, command="omarchy theme set 'Blue'")
     right = call("bash", "set", command="omarchy theme set blue")
     built = call("bash", "9 passed", command="pytest")
@@ -679,7 +679,8 @@ def test_a_command_started_in_an_earlier_turn_is_not_open_in_a_later_one():
 
 
 def test_the_outcome_of_a_background_command_is_listed_once():
-    """A notification made it `(×2)`; OpenClaw's stands before the person's message."""
+    """A notification once made it `(×2)`. OpenClaw puts its notification before the user's
+    message."""
     started = call("Bash", "Command running in background with ID: b7", command="./deploy.sh")
     status = "<task-id>b7</task-id>\n<status>completed</status>\n<summary>All is there</summary>"
     note = user(f"<task-notification>\n{status}\n</task-notification>")
@@ -693,7 +694,7 @@ def test_the_outcome_of_a_background_command_is_listed_once():
 
 
 def test_the_output_file_of_a_background_task_is_not_listed_as_read():
-    """Each stood among the files with the long path that its client gave to it."""
+    """Each was once listed among the files with the long path from its client."""
     read = call(
         "Read", "1\tready in 3 s", file_path="/tmp/claude-0/-root-shop/353c/tasks/b7.output"
     )
@@ -717,8 +718,8 @@ EVENT = (
 
 @pytest.mark.parametrize(("launched", "reported"), [(LAUNCHED, REPORTED), (ACCEPTED, EVENT)])
 def test_the_report_of_a_background_agent_is_its_outcome(launched, reported):
-    """It was `Async agent launched successfully`, also long after its end; and OpenClaw's event was
-    a person's request."""
+    """It was once `Async agent launched successfully`, even long after its end, and OpenClaw's
+    event was a user request."""
     started = call("sessions_spawn", launched, label="look")
     text = summarize(user("Go."), started)
     assert section(text, "Open") == ["- still running when last seen: sessions_spawn label: look"]
@@ -732,7 +733,7 @@ def test_the_report_of_a_background_agent_is_its_outcome(launched, reported):
 
 
 def test_an_error_line_is_the_outcome_of_a_script_that_exits_with_0():
-    """`node encrypt.mjs` ended with a hint, and stood among what was done."""
+    """`node encrypt.mjs` ended with a usage hint and was once listed as done."""
     printed = (
         "Exit code: 0\nWall time: 1 seconds\nOutput:\nError: Invalid API key\nhint: Check it.\nBye"
     )
@@ -741,7 +742,7 @@ def test_an_error_line_is_the_outcome_of_a_script_that_exits_with_0():
 
 
 def test_success_with_another_url_does_not_count_as_having_worked_otherwise():
-    """That one page answered did not mean that another did."""
+    """One page that loads does not mean that another does."""
     refused = call(
         "Bash", "exit code: 22\nerror: session expired", command="curl -sS https://a.dev/b"
     )
@@ -756,7 +757,7 @@ def test_a_failure_message_that_the_command_echoes_is_not_a_failure():
 
 
 def test_calls_that_only_announce_an_intent_are_not_actions():
-    """Of 15 deeds 14 were such (Copilot CLI)."""
+    """Of 15 listed actions 14 were once announcements (Copilot CLI)."""
     intent = [
         *call("report_intent", "Intent logged", intent="Look for the source"),
         *call("update_topic", 'Current topic: "The source"', title="The source"),
@@ -775,7 +776,7 @@ def test_a_path_with_escaped_brackets_is_the_file_itself():
 
 
 def test_an_error_message_inside_a_printed_script_is_not_a_failure():
-    """`npm init` prints one that would say that there is no test."""
+    """`npm init` prints one as the default test script."""
     printed = 'Wrote to package.json:\n{\n "test": "echo \\"Error: no test\\" && exit 1"\n}'
     text = summarize(user("Go."), call("Bash", printed, command="npm init -y"))
     assert not section(text, "Failed") and not section(text, "Open")
@@ -829,7 +830,7 @@ def test_a_background_command_that_failed_after_its_turn_is_not_done():
 
 
 def test_a_failed_command_that_later_works_within_another_is_not_failed():
-    """A self-test stood as done with 24 checks passed, and as failed."""
+    """A self-test was once listed as done with 24 checks passed, and as failed."""
     trace = "Traceback (most recent call last):\n  File 'a'\nAssertionError: indoor"
     failed = call("bash", trace, command="cd /repo && python3 src/selftest.py 2>&1 | tail -40")
     script = "python3 - <<'EOF'\nprint(1)\nEOF\npython3 src/selftest.py 2>&1 | tail -40"
@@ -857,7 +858,7 @@ def test_a_failed_edit_is_cleared_once_its_file_is_changed_in_another_way():
 
 
 def test_the_users_words_on_refusing_a_call_are_listed_with_it():
-    """It stood nowhere: a client sends it in the result alone."""
+    """They were once lost, because a client sends them only in the result."""
     opening = "The user doesn't want to proceed with this tool use. The tool use was rejected"
     words = "To tell you how to proceed, the user said:\nKeep the name,\nadd `pool_two`."
     note = "\n\nNote: The user's next message may contain a correction or preference."
@@ -870,7 +871,7 @@ def test_the_users_words_on_refusing_a_call_are_listed_with_it():
 
 @pytest.mark.parametrize(("between", "is_near"), [(0, True), (9, False)])
 def test_only_a_recent_failure_is_marked_as_having_worked_otherwise(between, is_near):
-    """What stands behind a summary counts its messages on: else any failure, however old, was."""
+    """Message counts continue after a summary, or else any failure would be marked, however old."""
     wrong = call("bash", "Error: no theme Blue", is_error=True, command="omarchy theme set 'Blue'")
     looks = [message for n in range(between) for message in call("bash", "x", command=f"ls {n}")]
     hidden = [user("Go."), *wrong, *looks]

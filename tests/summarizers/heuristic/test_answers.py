@@ -1,4 +1,4 @@
-"""What a person answers when a model asks by a tool stands in a summary, as theirs."""
+"""A summary attributes the user's answers to a question tool to the user."""
 
 import json
 
@@ -33,7 +33,7 @@ PUSH = "push, and never without a checkpoint, please"
     ],
 )
 def test_the_users_answers_to_questions_are_decisions_and_may_be_rules(tool, text):
-    """They told the agent to push, and no summary said so."""
+    """The user once told the agent to push, and no summary said so."""
     state = collect([user("Make a branch."), *call(tool, text, questions=ASKED)])
     source = f" (so {tool} says)" if tool.startswith("mcp_") else ""
     assert list(state.decisions) == [
@@ -45,7 +45,7 @@ def test_the_users_answers_to_questions_are_decisions_and_may_be_rules(tool, tex
 
 
 def test_the_users_answers_are_kept_beside_many_requests_and_rules():
-    """These took all of it, and the choices made by answers stood nowhere."""
+    """These once took all the room, so that no answer was listed."""
     asked = [user(f"{n}. Never show page {n} to guests." + " It has bills." * 9) for n in range(40)]
     answers = '"Shall I push?"="to main alone, tagged", "Which log of the two that the server writes?"="the long one"'
     questions = [{"question": "Shall I push?", "options": []}, {"question": "Which?"}]
@@ -94,7 +94,7 @@ def test_a_long_answer_keeps_its_beginning_and_end():
 
 
 def test_a_short_answer_is_not_listed_as_a_rule():
-    """`暂时不要` stood among the rules, of nobody knew what."""
+    """`暂时不要` ("not for now") was once a rule without a subject."""
     asked = call(
         "AskUserQuestion",
         '"vila 要纳入吗？"="暂时不要"',
@@ -108,7 +108,7 @@ def test_a_short_answer_is_not_listed_as_a_rule():
 
 
 def test_user_notes_beside_a_choice_belong_to_its_question():
-    """The next question stood in the answer, and the answers before it were lost."""
+    """The next question was once part of the answer, and the answers before it were lost."""
     answers = (
         'User has answered your questions: "どのDB？"="SQLite" user notes: WALで, "並列？"="はい", '
         '"名前？"="Other" user notes: Other. You can now continue with the user\'s answers in mind.'
@@ -123,7 +123,7 @@ def test_user_notes_beside_a_choice_belong_to_its_question():
 
 
 def test_the_preview_of_a_choice_is_not_part_of_the_answer():
-    """It was taken for the next question, and this for the answer."""
+    """It was once taken for the next question, and that question for the answer."""
     answers = (
         'Your questions have been answered: "Icon?"="Round" selected preview:\n( o ), "Tabs?"='
         '"Bar" selected preview:\n[a] [b] user notes: in blue, "Links?"="A list", "Font?"='
@@ -140,7 +140,7 @@ def test_the_preview_of_a_choice_is_not_part_of_the_answer():
 
 
 def test_an_option_that_the_model_offered_is_not_a_rule_when_chosen():
-    """`Zero required` was one, of nobody knew what."""
+    """`Zero required` was once a rule without a subject."""
     options = [{"label": "Zero capital required (Recommended)"}]
     asked = {"questions": [{"id": "a", "question": "How much?", "options": options}]}
     answer = json.dumps({"answers": {"a": {"answers": [options[0]["label"]]}}})

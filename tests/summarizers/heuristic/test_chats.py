@@ -1,4 +1,4 @@
-"""What a chat's summary quotes says what was meant: what takes something back comes with it."""
+"""Quotes in a chat's summary keep their meaning: a retraction is quoted with what it retracts."""
 
 import re
 
@@ -22,7 +22,7 @@ LABEL = re.compile(r"^\[[^\]\n]*\] ", re.MULTILINE)
 
 
 def _summarize(messages, tokens):
-    """A summary of *messages* in a number of tokens of four bytes."""
+    """Return a summary of *messages* with a budget in tokens of four bytes."""
     count = Profile(count=lambda message: len(message.text.encode()) // 4 + 1)
     view = View.of(messages, profile=count)
     return drive(RuleSummary()(view, 0, len(messages), tokens)).text
@@ -35,7 +35,7 @@ FILLER = [
 
 
 def talk(*rows):
-    """A chat of those rows, a person's and the model's in turn, and of others behind them."""
+    """Return a chat of these rows, alternating user and model, followed by filler."""
     rows = (*rows, *(text for pair in FILLER for text in pair))
     return [(assistant if at % 2 else user)(text) for at, text in enumerate(rows)]
 
@@ -66,7 +66,7 @@ RETRACTED = {
 def test_a_statement_that_the_user_took_back_is_quoted_only_with_the_retraction(
     first, second, before, after
 ):
-    """`Thursday works` stood there, and `No wait, make it Friday` did not."""
+    """`Thursday works` was once quoted without `No wait, make it Friday`."""
     messages, shown = talk(*first, *second), 0
     for tokens in range(120, 420, 20):
         text = LABEL.sub("", _summarize(messages, tokens))
@@ -90,7 +90,8 @@ def test_only_the_sentences_that_take_something_back_are_marked_as_retractions()
 
 
 def test_exchanges_are_listed_in_their_original_order():
-    """Two about one thing stood together, at the place of the first: what replaced what?"""
+    """Two on one subject were once joined at the position of the first, so that their order was
+    lost."""
     rows = [("boat", "It costs 410 euros."), ("shed", "It costs 5 euros."), ("boat", "Or 630.")]
     blocks = [
         Block(at, "said", label, words, is_in_clauses=True)
@@ -105,14 +106,14 @@ def test_exchanges_are_listed_in_their_original_order():
 
 
 def test_a_brief_message_is_quoted_as_a_whole():
-    """`€260` stood alone, or `no, he has football` without the day that it led to."""
+    """`€260` was once quoted alone, or `no, he has football` without the day that it led to."""
     words = "yes. Saturday morning. no, he has football then. Sunday"
     block = Block(0, "asked", "", words, is_in_clauses=True)
     assert [line.text for line in block.iter_lines()] == [words]
 
 
 def test_questions_and_courtesies_are_not_labels_of_exchanges():
-    """`[Is there anything else]` stood before what was said of a voucher."""
+    """`[Is there anything else]` once labelled an exchange about a voucher."""
     clauses = ["Is there anything else I can do for you today?", "Ah, even better then."]
     statement = "The lid is made of elm wood."
     assert Rarity([], [*clauses, statement]).find_statement([*clauses, statement]) == statement[:-1]
@@ -141,7 +142,7 @@ GROUP = [
 
 @pytest.mark.parametrize("is_field", [True, False])
 def test_group_senders_are_read_from_name_prefixes_or_the_name_field(is_field):
-    """By the names before the words, or by `name` of Chat Completions; banter was a rule."""
+    """From the names before the words, or `name` of Chat Completions. Banter was once a rule."""
     rows = [row.partition(": ") for row in (*GROUP, *GROUP)]
     payload = [
         {"role": "user", "name": name, "content": words}

@@ -1,4 +1,4 @@
-"""What a commit has, as far as its command and what it prints say."""
+"""Contents of a commit, as far as its command and git's output tell."""
 
 import json
 
@@ -27,7 +27,7 @@ def edit(*paths):
 
 
 def commit(command, files=None, *lines):
-    """A commit, and what git prints of it."""
+    """Return a commit and git's output."""
     counted = f" {files} file{'s' * (files != 1)} changed, 9 insertions(+)" if files else ""
     return bash(command, "\n".join(("[main 1234567] A subject", counted, *lines)))
 
@@ -164,7 +164,7 @@ def test_a_deleted_file_that_no_commit_names_is_not_stashed():
     "位于分支 main\n无文件要提交，干净的工作区", "ブランチ main\nコミットするものがありません", "Auf Branch main\nnichts zu committen, Arbeitsverzeichnis unverändert",
 ])  # fmt: skip
 def test_a_commit_that_git_reports_as_empty_commits_nothing(output):
-    """Behind a pipe git's exit code is not seen."""
+    """A pipe hides git's exit code."""
     state = collect([*edit("a.py"), *bash("git commit -m x 2>&1 | tail -3", output)])
     assert not state.files["a.py"].is_committed and not state.checks
     status = bash("git commit -m x && git status", f"[main 1234567] x\n 1 file changed\n{output}")
@@ -193,7 +193,7 @@ def test_a_commit_counts_even_if_the_push_after_it_fails():
 
 
 def test_text_that_mentions_git_commit_is_not_a_commit():
-    """A script that was told `+git commit` stood among the checks as a commit that went well."""
+    """A script with the argument `+git commit` was once listed as a successful commit."""
     for command in ('sh done.sh "7 handlers, git commit"', "echo 'git commit' # git commit"):
         assert not collect(bash(command)).checks
     for command in ("git -c user.name=A commit -m x", "bash -c 'cd a && git commit -m x'"):

@@ -1,4 +1,4 @@
-"""The current text of files that a shell shows and patches change, as Codex works with them."""
+"""The current text of files that a shell shows and patches change, as in Codex."""
 
 import json
 import tracemalloc
@@ -36,12 +36,12 @@ PATCH = """*** Begin Patch
 
 
 def shell(command, result=""):
-    """A command as Codex makes it."""
+    """Return a command as Codex writes it."""
     return call("shell", result, command=["bash", "-lc", command])
 
 
 def text_of(messages, path):
-    """Return the numbered lines that are known of a file."""
+    """Return the known lines of a file with their numbers."""
     return read_files(read_steps(messages))[path].lines
 
 
@@ -146,7 +146,7 @@ def test_an_error_is_no_text_of_a_file():
     "Here's the files and directories up to 2 levels deep in /src/app, excluding hidden items:\n/src/app",
 ])  # fmt: skip
 def test_a_folder_that_a_reading_tool_lists_is_no_file(answer):
-    """OpenCode's and OpenHands' stood as the current text of a file, long after files came."""
+    """OpenCode's and OpenHands' listings were once the current text of a file, for a long time."""
     assert text_of(call("read", answer, filePath="/src/app"), "/src/app") == []
 
 
@@ -216,8 +216,8 @@ VIEW = "Here's the result of running `cat -n` on {path}:\n{text}"
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_an_indented_part_below_a_header_line_keeps_its_indentation(end):
-    """A blank was taken for the tool's, so the edit found nothing; nor did it in what a terminal, or
-    a file of Windows, ends each line with."""
+    """A blank was once taken for the tool's, so the edit found no match, nor did it with the line
+    endings of a terminal or of Windows."""
     rows = ["class Pool:", *(f"    size_{n} = {n}" for n in range(2, 9))]
     numbered = [f"{n:6}\t{row}" for n, row in enumerate(rows, 1)]
     views = [VIEW.format(path="a.py", text=end.join(lines)) for lines in (numbered, numbered[3:6])]
@@ -282,7 +282,7 @@ TWO = [
 
 
 def patch(*lines, result="Success."):
-    """A patch of `a.py` as Codex makes it."""
+    """Return a patch of `a.py` as Codex writes it."""
     body = "\n".join(("*** Begin Patch", "*** Update File: a.py", *lines, "*** End Patch"))
     return shell(f"apply_patch <<'EOF'\n{body}\nEOF", result)
 
@@ -331,7 +331,7 @@ TEN = [f"line {n}" for n in range(1, 11)]
     (["cat a.py && \\\n  sed -i -e \"8s|line|'\\$HOME/&'|\" a.py"], 7, ["'$HOME/line' 8", "line 9"]),
 ])  # fmt: skip
 def test_simple_sed_edits_are_applied_to_the_known_text(commands, at, lines):
-    """mini-swe-agent edits so: the text before the edit stood there as the current one."""
+    """mini-swe-agent edits like this: the old text was once shown as the current one."""
     steps = [*shell("cat a.py", "\n".join(TEN)), *(m for c in commands for m in shell(c))]
     file = read_files(read_steps(steps))["a.py"]
     assert [text for _, text in file.lines][at : at + len(lines)] == lines
@@ -353,7 +353,7 @@ def test_other_sed_edits_make_a_file_stale(command):
     shell(f"sed -i '1s/a/{'b' * 19_000}/' a.py"), shell(f"sed -i 's/{'a' * 9_000}/{'&' * 9_000}/' a.py"),
 ])  # fmt: skip
 def test_an_edit_that_would_multiply_a_text_does_not_grow_it(edit):
-    """400 MB of 20 kB, twice over."""
+    """20 kB would become 400 MB after two edits."""
     steps = [*call("write", "Done.", path="a.py", content="a" * 20_000), *edit]
     assert len(read_files(read_steps(steps))["a.py"].text) <= 20_000
 
@@ -454,12 +454,13 @@ def test_source_that_was_read_is_worth_more_than_data_and_what_the_model_wrote()
 
 
 def read_at(first, rows):
-    """Read a part of a file, from line *first* on."""
+    """Return a read of a part of a file from line *first* on."""
     return shell(f"sed -n '{first},{first + len(rows) - 1}p' src/pool.py", "\n".join(rows))
 
 
 def test_a_read_that_contradicts_the_known_text_replaces_all_of_it():
-    """A script took five lines out of the file, as nobody saw: the lines behind were not there."""
+    """A script removed five lines without a trace, so the known line numbers after them were
+    wrong."""
     messages = [*read_at(1, SOURCE), *shell("python fix_lines.py"), *read_at(10, SOURCE[14:19])]
     assert text_of(messages, "src/pool.py") == [*enumerate(map(str.rstrip, SOURCE[14:19]), 10)]
 
@@ -515,7 +516,7 @@ def test_smaller_parts_are_shown_first_if_parts_matter_equally():
 
 
 def test_a_part_that_the_newest_messages_mention_is_shown_before_a_fresh_edit():
-    """Not much of what was just changed is changed again."""
+    """Recently edited lines are rarely edited again."""
     edited = "def close_pool(path):\n" + "".join(f"    pool_{n} = shut({n})\n" for n in range(6))
     wanted = "def drain_queue(queue):\n" + "    queue.drain(queue)\n" * 6
     messages = [
@@ -576,7 +577,7 @@ def test_replaced_lines_are_dropped_even_if_the_edit_does_not_match_the_known_te
     ],
 )
 def test_an_edit_whose_text_was_not_found_changes_nothing(answer):
-    """Its lines were forgotten: the next edit found no place in what was left of the file."""
+    """Its lines were once forgotten, so the next edit found no match in the rest of the file."""
     change = {"file_path": "a.py", "old_string": "# ...\ny = 2\nz", "new_string": "w = 3"}
     messages = [*call("Read", "x = 1\ny = 2", file_path="a.py"), *call("Edit", answer, **change)]
     assert text_of(messages, "a.py") == [(1, "x = 1"), (2, "y = 2")]
@@ -584,10 +585,10 @@ def test_an_edit_whose_text_was_not_found_changes_nothing(answer):
 
 
 def test_the_known_text_of_many_files_takes_hardly_more_memory_than_the_text():
-    """A million tokens of reads took four times their text."""
+    """A million tokens of reads once took four times their size."""
     rows = "\n".join(SOURCE)
     steps = read_steps([m for n in range(200) for m in shell(f"cat src/pool_{n}.py", rows)])
-    read_files(steps)  # what it remembers of paths and commands counts once
+    read_files(steps)  # cached paths and commands count once
     tracemalloc.start()
     try:
         files = read_files(steps)
@@ -603,7 +604,7 @@ def test_a_read_with_a_huge_offset_does_not_fail():
 
 
 def test_line_numbers_after_a_truncation_notice_are_not_trusted():
-    """OpenHands counts on from the notice: line 1431 stood as line 372."""
+    """OpenHands counts on from the notice: line 1431 was once read as line 372."""
     notice = "<response clipped><NOTE>Due to the max output limit, only part is shown.</NOTE>"
     rows = [*SOURCE[:5], f"    limit_5{notice}limit_90 = 1", *SOURCE[20:25]]
     shown = "\n".join(f"{number:6d}\t{row}" for number, row in enumerate(rows, 1))
@@ -622,7 +623,7 @@ def test_the_tools_note_after_a_part_of_a_file_is_not_its_text():
 
 
 def test_output_masked_by_a_client_is_not_text_of_a_file():
-    """Gemini CLI puts a piece of it, as JSON, and where the rest is, in its place."""
+    """Gemini CLI replaces it by an excerpt as JSON and the path of the whole output."""
     rows = json.dumps("\n".join(SOURCE[:3]))
     masked = f'<tool_output_masked>\n{{"output": {rows}\n... [TRUNCATED] ...\n</tool_output_masked>'
     messages = [user("Go."), *call("read_file", masked, file_path="/a/b.py")]
@@ -631,7 +632,7 @@ def test_output_masked_by_a_client_is_not_text_of_a_file():
 
 
 def test_line_numbers_with_a_dot_are_not_part_of_the_text():
-    """As the `view` of Copilot CLI writes them; a list without empty items may be one."""
+    """The `view` of Copilot CLI writes them. A list without empty items may look the same."""
     shown = call("view", "7. # The pool\n8. \n9. It has 1. a wall", path="/w/a.md")
     assert text_of([user("Go."), *shown], "/w/a.md") == [
         (7, "# The pool"),
@@ -644,7 +645,7 @@ def test_line_numbers_with_a_dot_are_not_part_of_the_text():
 
 
 def test_line_numbers_with_a_checksum_are_not_part_of_the_text():
-    """Lines stood twice, once with the marks of a fork of pi."""
+    """Lines were once shown twice, once with the checksums of a fork of pi."""
     rows = [
         f"{n}{'lw' if n % 2 else 'ot'}|  .board-head-{n} {{ margin: {n}rem; }}"
         for n in range(100, 140)
@@ -664,7 +665,7 @@ def test_a_call_that_writes_several_files_does_not_mix_their_texts():
 
 
 def test_known_lines_are_not_doubled_by_a_read_that_finds_them_further_down():
-    """What a formatter had parted stood twice, as if the file did."""
+    """Lines that a formatter had moved apart were once shown twice."""
     messages = [
         *read_at(1, SOURCE),
         *shell("python fix_lines.py"),
@@ -687,7 +688,7 @@ def test_a_formatter_makes_files_of_a_folder_stale_even_if_the_folder_was_listed
 
 
 def test_a_read_that_failed_only_by_its_exit_code_adds_no_file():
-    """Codex says of no result that it is an error."""
+    """Codex marks no result as an error."""
     missing = "Exit code: 1\nWall time: 0.3 seconds\nOutput:\ncat: src/gone.py: ?"
     steps = read_steps(call("shell_command", missing, command="cat src/gone.py"))
     assert not steps[-1].has_effect and not states_of(

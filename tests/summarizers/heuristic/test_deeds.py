@@ -1,4 +1,4 @@
-"""A summary tells what an agent did: what changes anything stands before what only looks."""
+"""A summary lists an agent's actions: changes come before reads."""
 
 import json
 
@@ -15,7 +15,7 @@ from tests.support.summaries import collect, states_of
 
 
 def call(name, arguments, result=""):
-    """Return a call and what it answers; a text as arguments is a script."""
+    """Return a call and its result. Arguments given as text are a script."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return [
         Message("assistant", (ToolCall("c1", name, text),)),
@@ -24,7 +24,7 @@ def call(name, arguments, result=""):
 
 
 def run(*commands):
-    """Return where the work stands after commands, each with what it prints."""
+    """Return the state after commands, each with its output."""
     return collect(
         [
             message
@@ -95,7 +95,7 @@ def test_output_of_a_later_command_is_not_the_outcome_of_an_action():
 
 
 def test_the_exit_code_after_a_semicolon_is_not_that_of_the_action_before():
-    """A restore whose log said that it had failed stood there as `ok`, the code of a search."""
+    """A restore with a failure in its log was once listed as `ok`, the exit code of a search."""
     command = "dotnet restore app.sln > restore.log; rg -n error restore.log"
     (action,) = run((command, "12: error NU1301")).actions.done.values()
     assert action.outcome == "ran"
@@ -210,7 +210,7 @@ def test_a_check_in_a_subshell_or_substitution_is_found_whole():
 
 
 def test_a_patch_passed_as_an_argument_is_not_parsed_as_shell_text():
-    """Its lines were files that the shell creates (`> 10k`), and checks."""
+    """Its lines were once read as redirections to files (`> 10k`) and as checks."""
     patch = "*** Begin Patch\n*** Add File: plan.md\n+it's > 10k rows\n+make lint\n+$a='b'\n*** End Patch"
     patched = call("shell", {"command": ["apply_patch", patch]}, "Success.")
     state = collect(patched)
@@ -265,7 +265,7 @@ def test_a_background_command_gets_its_outcome_from_later_polls():
 
 
 def test_a_background_command_that_fails_is_no_longer_running():
-    """`-> running` stood there three times though nothing ran."""
+    """`-> running` was once listed three times though nothing ran."""
     started = call(
         "exec_command", {"cmd": "./walk"}, "Process running with session ID 7\nOutput:\n"
     )
@@ -352,7 +352,7 @@ def test_a_script_piped_into_its_interpreter_changes_the_file_it_writes():
 
 
 def test_running_a_script_marks_only_that_script_as_tested():
-    """It was called not tested beside what it had printed."""
+    """Other scripts were once listed as not tested beside their own output."""
     written = [
         message
         for name in ("scrape.js", "page.js")
@@ -372,7 +372,8 @@ def test_running_a_script_marks_only_that_script_as_tested():
     ("npm test && git push", "2 passing\n! [rejected]", {"git push": "exit 1: ! [rejected]"}),
 ])  # fmt: skip
 def test_the_exit_code_of_a_check_is_not_that_of_the_commands_around_it(command, result, deeds):
-    """`npm install` and `git push` stood as failed; the first had worked, the second not run."""
+    """`npm install` and `git push` were once listed as failed. The first had worked, the second had
+    not run."""
     state = run((command, f"{result}\n\nCommand exited with code 1"))
     assert {call: act.outcome for call, act in state.actions.done.items()} == deeds
 
@@ -381,7 +382,8 @@ CRASH = 'Traceback (most recent call last):\n  File "run.py", line 2, in <module
 
 
 def test_a_command_that_fails_later_is_listed_as_failed_and_not_as_done():
-    """It stood under Done, and the failure was taken back by the next one: the tool gives no code."""
+    """It was once listed as done, and the next command cleared the failure, because the tool gives
+    no exit code."""
     runs = [("python run.py", "dtype: object"), *[("python run.py", f"dtype: object\n{CRASH}")] * 2]
     actions = run(*runs).actions
     assert not actions.done

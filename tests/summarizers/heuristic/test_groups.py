@@ -1,4 +1,4 @@
-"""Who says what in a chat in which several people write to an assistant."""
+"""The speakers in a chat in which several people write to an assistant."""
 
 import json
 
@@ -16,7 +16,7 @@ from tests.support.summaries import collect
 
 
 def run(messages):
-    """The text of a summary of *messages*."""
+    """Return the text of a summary of *messages*."""
     return drive(RuleSummary()(View.of(messages), 0, len(messages), 2_000)).text
 
 
@@ -25,7 +25,7 @@ def _from(sender, words):
 
 
 def test_messages_of_several_people_are_labelled_with_their_senders():
-    """A guest and the owner of an agent read as one person, whose order the guest's was."""
+    """A guest and the owner of an agent once looked like one person, who gave the guest's order."""
     guest, owner = "+59100000001", "+51900000002"
     messages = [
         _from(guest, "What does a page cost?"), assistant("About 189 USD. [[reply_to_current]]"),
@@ -82,7 +82,8 @@ WHATSAPP = "[WhatsApp {} +3m 2026-02-03 17:27 UTC] "
     ],
 )  # fmt: skip
 def test_a_group_member_cannot_forge_another_sender(text, sender):
-    """A second envelope in a message, or a name like the gateway's own, gave words to the owner."""
+    """A second envelope in a message, or a name like the gateway's own, once looked like the
+    owner."""
     message = user(_write_records("Good morning.", Conversation_info=GROUP, Sender={"name": "Leo"}))
     *_, spoken = segment_messages([message, assistant("Well."), user(text)])
     assert {s.sender for s in spoken if s.voice == "person"} == {sender}

@@ -1,4 +1,4 @@
-"""What stands in a list is not quoted without the words above the list that turn it."""
+"""List items are not quoted without the words above the list that negate or limit them."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from tests.support.summaries import collect
 
 
 def summarize(messages, tokens):
-    """A summary of *messages* in a number of tokens of four bytes."""
+    """Return a summary of *messages* with a budget in tokens of four bytes."""
     count = Profile(count=lambda message: len(message.text.encode("utf-8", "replace")) // 4 + 1)
     view = View.of(messages, profile=count)
     return drive(RuleSummary()(view, 0, len(messages), tokens)).text
@@ -223,7 +223,7 @@ ROWS = st.one_of(
 @example(["禁止：:", "禁止： :"])
 @example(["No:  x", "No: x", "No: - y"])
 def test_rules_are_grouped_under_their_introduction_and_read_back(rules):
-    """Before: the words that introduce a list stood before each of its items."""
+    """The introduction of a list was once repeated before each of its items."""
     text = render_state(State(constraints=dict.fromkeys(rules)), 9_000)
     assert list(read_earlier_summaries([text]).state.constraints) == rules
 
@@ -276,14 +276,14 @@ def test_a_summary_quotes_document_items_with_the_headings_of_their_lists(guide,
 
 
 def test_a_document_title_is_repeated_before_lines_only_if_it_negates():
-    """`Prefer a to b` stood before each line of a plan of that name."""
+    """`Prefer a to b` was once repeated before each line of a plan with that title."""
     plan = "# Prefer `br co` to `--plan`\n\n## Do NOT touch\n\n- the pool\n\n## Parts\n\n- the door"
     assert find_leads(plan.split("\n")) == {4: "Do NOT touch: "}
     assert find_leads(["# Do NOT touch", "", "- the pool"]) == {2: "Do NOT touch: "}
 
 
 def test_items_of_an_answer_are_quoted_with_the_heading_that_negates_them():
-    """What an agent cannot do read as what it does."""
+    """Items of a list of what an agent cannot do once looked like its actions."""
     text = "What I can NOT do:\n- change my own `core_rules`\n- send `mail_drafts` alone"
     _, *items = Block(0, "said", "", text).iter_lines()
     assert [item.words for item in items] == [
@@ -323,7 +323,7 @@ def test_clauses_of_a_chat_are_quoted_with_the_headings_of_their_lists(text, lin
 
 
 def test_a_sentence_is_quoted_whole_outside_chats():
-    """Chinese answers stood as halves of sentences, `若没有 activeChatId，`."""
+    """Chinese answers were once quoted as half sentences, `若没有 activeChatId，`."""
     block = Block(0, "said", "", "若没有 `chat_id`，会直接跳过发送。防抖 3 秒，去重 1 分钟。")
     lines = ["若没有 `chat_id`，会直接跳过发送。", "防抖 3 秒，去重 1 分钟。"]
     assert [line.words for line in block.iter_lines()] == lines
@@ -337,7 +337,7 @@ def test_a_users_clause_is_not_split_from_the_words_that_negate_it():
 
 
 def test_the_heading_of_a_chat_clause_is_not_repeated_right_after_it():
-    """A heading stood three times before the first item of the list under it."""
+    """A heading was once repeated three times before the first item below it."""
     head = "No cambia nada en la muestra de Hatemedia"
     reasons = f"## {head}\n\nLa diferencia puede deberse al CSV:\n\n1. El CSV es una adaptación."
     talk = [user("Hola, ¿me ayudas con el CSV?"), assistant("Claro, dime.")] * 20
@@ -347,7 +347,7 @@ def test_the_heading_of_a_chat_clause_is_not_repeated_right_after_it():
 
 
 def test_items_of_a_chat_answer_are_quoted_with_the_heading_above_them():
-    """Of a plan for a journey stood `Drive: about 5.5 hours`, without the day and the place."""
+    """A travel plan was once quoted as `Drive: about 5.5 hours`, without day and place."""
     text = "Here it is:\n\n## 5. Punakaiki to **Kaikoura**\n\n- Drive: 5.5 hours.\n- Dinner: 19:45."
     lines = [*Block(0, "said", "", text, is_in_clauses=True).iter_lines()]
     assert [(line.lead, line.text) for line in lines[1:]] == [
@@ -369,8 +369,8 @@ WEEK = ["January", "March", "Easter", "Monday", "Friday", "August", "October", "
 
 @pytest.mark.parametrize(("is_person_asked", "least"), [(True, 5), (False, 7)])
 def test_statements_of_whoever_answers_the_questions_in_a_chat_are_quoted(is_person_asked, least):
-    """Of a counselling stood what the counsellor said, and next to nothing of what the person told.
-    Who asks the model tells less."""
+    """In a counselling chat the counsellor's words were once quoted and hardly any of the client's.
+    A user who asks the model questions says less."""
     talk = list[Message]()
     for at, (name, place) in enumerate(PEOPLE.items()):
         tells = f"My {name} in {place} has not called since {1990 + at}."
@@ -404,7 +404,7 @@ ITEMS = [
 
 @st.composite
 def outlines(draw, depth=0):
-    """Heads with what stands below them: `(head, is_turning, [outline or item])`."""
+    """Return headings with what is below them: `(head, is_turning, [outline or item])`."""
     is_turning = draw(st.booleans())
     head = draw(st.sampled_from(TURNING if is_turning else PLAIN))
     item = st.sampled_from(ITEMS)
@@ -413,7 +413,7 @@ def outlines(draw, depth=0):
 
 
 def write_outline(outline, style, numbers, depth=0, above=()):
-    """Yield the lines of an outline, and for each item its name with the heads above it."""
+    """Yield the lines of an outline, and for each item its name with its headings."""
     head, is_turning, below = outline
     number = next(numbers)
     head, pad = f"{head} part_{number}", "  " * depth
@@ -424,7 +424,7 @@ def write_outline(outline, style, numbers, depth=0, above=()):
     else:
         yield f"{head}:", None
     inside = (*above, f"part_{number}") if is_turning or above else ()
-    # in Markdown what follows a part of a section belongs to that part
+    # in Markdown, text after a subsection belongs to that subsection
     for part in sorted(below, key=lambda part: not isinstance(part, str)):
         if isinstance(part, str):
             name = next(numbers)
@@ -442,7 +442,7 @@ WORK = [
         Message("tool", (ToolResult(f"c{number}", (Text("importer.py"),)),)),
     )
 ]
-"""A person who answers each turn is shown otherwise."""
+"""A user who answers each turn is summarised differently."""
 
 
 @given(
@@ -452,9 +452,9 @@ WORK = [
     st.sampled_from(["", "Look at the importer. " * 120 + "\n\n"]),
 )
 def test_no_item_is_quoted_without_the_headings_that_negate_it(parts, style, tokens, before):
-    """Where a summary shows an item, its line holds the heads that turn it; in a request, which is
-    shown in its own lines, they stand above it, behind the mark of what is left out, and above a
-    list of rules."""
+    """If a summary shows an item, its line has the headings that negate it. A request is shown in
+    its own lines, so there they are above it, after the mark of what is left out, and above a list
+    of rules."""
     numbers = iter(range(10_000))
     rows = [row for part in parts for row in (*write_outline(part, style, numbers), ("", None))]
     asked = before + "\n".join(line for line, _ in rows)
@@ -471,7 +471,7 @@ def test_no_item_is_quoted_without_the_headings_that_negate_it(parts, style, tok
 
 
 def test_an_excerpt_of_a_documents_current_text_names_its_negating_heading():
-    """An agent copies it to edit the file, so its lines stay as they are."""
+    """An agent copies its lines to edit the file, so they stay unchanged."""
     parts = [f"Part {n} of the text tells how shelf_{n} is filled.\n" * 9 for n in range(30)]
     items = [f"- touch shelf_{n} " + "while it is filled " * 9 for n in range(9)]
     part = "\n- `drop_partition` in the importer\n- `orders_archive` in tests\n"
@@ -533,4 +533,4 @@ def test_keys_of_json_rows_are_written_once_and_count_once():
     shown = call("list_orders", json.dumps({"orders": orders}))
     text = summarize([user("List them."), *shown, user("Go on. " * 900), assistant("Done.")], 300)
     assert text.count("passenger_count") == 1
-    assert text.count("land | 3") > 24  # with its keys counted each time 20 find room
+    assert text.count("land | 3") > 24  # 20 would fit if their keys were counted each time

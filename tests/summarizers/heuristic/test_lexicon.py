@@ -1,4 +1,5 @@
-"""The words that bind, stress and prefer, language by language: a few sure ones, and what is none of them."""
+"""Words of obligation, emphasis and preference in each language: a few certain ones, and
+counterexamples."""
 
 import pytest
 
@@ -354,7 +355,7 @@ def test_ordinary_sentences_are_not_corrections(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["Sorry, I meant port 8081.", "Perdón, quise decir 8081."])
 def test_a_retraction_may_span_two_clauses(text: str) -> None:
-    """Each clause was looked at by itself, and the first says nothing but that somebody is sorry."""
+    """Clauses were once read one by one, and the first only says that somebody is sorry."""
     assert find_retraction(text) == text
 
 
@@ -397,7 +398,7 @@ def test_every_kind_of_word_is_used_by_a_pattern() -> None:
     ],
 )
 def test_very_many_characters_are_searched_in_one_pass(start: str, unit: str) -> None:
-    """Each of these would take minutes, and at night hours, if a pattern went back over the text."""
+    """Each text would take minutes if a pattern backtracked over it."""
     text = start + unit * (examples_at_night(200_000, 1_000_000) // len(unit))
     for cues in vars(lexicon).values():
         assert not isinstance(cues, WordPattern) or cues.is_in(text) in {True, False}
@@ -417,7 +418,7 @@ def test_very_many_characters_are_searched_in_one_pass(start: str, unit: str) ->
     ],
 )
 def test_a_later_retraction_of_a_rule_is_kept_beside_the_rule(rule, taken_back, other):
-    """It did unless that was the very next request."""
+    """Unless it was the very next request, it was once lost."""
     between = [user("Look at the page."), Message("assistant", (Text("It is white."),))]
     asked = [user(rule), *between, user(taken_back), *between, user(other), *between]
     assert list(collect(asked).constraints) == [rule, taken_back]
@@ -429,7 +430,7 @@ def test_a_constraint_in_any_language_is_collected() -> None:
 
 
 def test_output_after_a_shell_prompt_contains_no_constraints() -> None:
-    """A program's banner, and its errors, stood among the rules."""
+    """A program's banner and errors were once listed as rules."""
     typed = "Never push.\nI ran this:\n"
     for prompt in (
         "ann@vps-1:~/claw$ claw status",
@@ -554,7 +555,7 @@ def test_a_cue_word_inside_code_does_not_make_a_conclusion(text):
 
 
 def test_a_quoted_conclusion_is_not_the_models_own():
-    """The text of an issue, which an agent quoted to think about it, stood under Decisions."""
+    """The text of an issue that an agent quoted was once listed under Decisions."""
     quoted = "The issue says:\n> Two things are wrong. We decided to use `pool_a` instead of UTC."
     assert not list(find_conclusions(quoted, final=True))
     assert list(find_conclusions(quoted.replace("> ", ""), final=True))
@@ -574,7 +575,7 @@ def test_a_quoted_conclusion_is_not_the_models_own():
     ],
 )
 def test_decisions_requested_of_the_user_are_not_conclusions(head):
-    """The way that a user had turned down stood under Decisions."""
+    """An option that a user rejected was once listed under Decisions."""
     assert not list(
         find_conclusions(f"{head}\n- `head_only` is read\n- `as_it_is` is read", final=True)
     )
@@ -632,7 +633,7 @@ CONCLUDES_NOT = {
 
 @pytest.mark.parametrize("language", CONCLUDES)
 def test_decisions_and_causes_are_found_in_nine_languages(language: str) -> None:
-    """Decisions and causes were known in Chinese and English alone."""
+    """They were once found only in Chinese and English."""
     texts = CONCLUDES[language]
     assert [text for text in texts if not list(find_conclusions(text, final=True))] == []
 
@@ -703,7 +704,8 @@ def test_descriptions_of_a_fault_are_recognised(text):
 
 
 def test_lines_of_a_pasted_diff_are_not_rules():
-    """Its comments stood among them for the rest of the session. What is typed behind it does."""
+    """Its comments were once rules for the rest of the session. Text typed after the diff may be a
+    rule."""
     shown = """Please review this. Never merge it without tests.
 diff --git a/rates.py b/rates.py
 @@ -1,3 +1,4 @@ def rate():

@@ -1,4 +1,4 @@
-"""Names, paths and identifiers in any script: which words of a text are some."""
+"""Names, paths and identifiers in any script: which words of a text are names."""
 
 import json
 
@@ -68,7 +68,7 @@ def test_prose_holds_no_names(text: str) -> None:
     ["单/", "单.", "单.py", "单_a", "/单a", "`单/`", "https://单", "é/", "a.单", "单" * 50 + "/"],
 )
 def test_a_line_of_very_many_characters_is_read_in_one_pass(unit: str) -> None:
-    """Each of these would take minutes, and at night hours, if a pattern went back over the line."""
+    """Each line would take minutes if a pattern backtracked over it."""
     line = unit * (examples_at_night(200_000, 1_000_000) // len(unit))
     assert all(len(word) <= len(line) for word in candidate_names(line))
 
@@ -103,7 +103,7 @@ def session(form: str, many: int = 30) -> list[Message]:
 
 
 def list_results(form: str, many: int) -> str:
-    """All that the tools of a session answer."""
+    """Return all tool results of a session."""
     return "\n".join(plain_text(message) for message in session(form, many) if message.results)
 
 
@@ -122,7 +122,7 @@ def test_the_same_names_are_found_in_every_script(
 
 
 def visible(form: str) -> int:
-    """How many of 90 names are in what is sent in 1,500 tokens."""
+    """Return how many of 90 names are visible in 1,500 tokens."""
     body: list[dict] = [{"role": "user", "content": "Look at everything."}]
     for part in (part for message in session(form)[1:] for part in message.parts):
         if isinstance(part, ToolCall):
@@ -167,7 +167,8 @@ def test_lost_paths_are_reported_in_any_script() -> None:
 
 
 def test_f18_edit_ids_in_stubs_are_not_names() -> None:
-    """Who feeds the compacted messages back as history had our stubs' ids in each later summary."""
+    """If compacted messages came back as history, the ids of our stubs were once in each later
+    summary."""
     stub = "[read(src/m1.py): result of 2,504 characters cleared (edit 1a2b3c4d)]"
     text = f"{stub}\n[… 99 characters left out (edit 5e6f7a8b), among them:\nKeyError: order_id"
     assert names(text) == {"src/m1.py", "order_id", "KeyError"}
@@ -200,7 +201,7 @@ def test_f3_names_keep_their_first_letter_after_tags_and_escapes(
 
 
 def test_f3_a_long_text_is_cut_between_words() -> None:
-    """What is left of a result of a million characters holds whole names alone."""
+    """The rest of a result of a million characters has only whole names."""
     text = " ".join(f"name_number_{at}" for at in range(60_000))
     assert set(clip_scanned(text).split()) <= set(text.split())
     assert len(clip_scanned(text)) > 0.99 * MAX_SCANNED
@@ -208,13 +209,14 @@ def test_f3_a_long_text_is_cut_between_words() -> None:
 
 
 def test_f3_escape_sequences_with_a_one_character_introducer_are_removed() -> None:
-    """`\\x9b31m`, which opens a colour in one character, left `31mbar_baz` among the names."""
+    r"""`\x9b31m`, which starts a colour with one character, once left the name `31mbar_baz`."""
     assert without_escapes("\x9b31mbar_baz\x9b0m is \x9b2Kred") == "bar_baz is red"
     assert names("\x9b31mbar_baz\x9b0m") == {"bar_baz"}
 
 
 def test_f3_colour_codes_are_removed_from_error_lines_exit_codes_and_terms() -> None:
-    """`last error:` tells words, `exit code: 31` is no exit code, and a search for `Error` finds a red one."""
+    """`last error:` has words only, `exit code: 31` is not an exit code, and a search for `Error`
+    finds a red one."""
     red = "\x1b[31mError: no such file\x1b[0m\nexit code: \x1b[31m1\x1b[0m"
     assert find_error_line(red) == "Error: no such file"
     assert read_exit_code(red) == 1
@@ -227,7 +229,8 @@ def test_f3_colour_codes_are_removed_from_error_lines_exit_codes_and_terms() -> 
 
 
 def test_f3_colour_codes_are_removed_from_summaries_and_failure_lines() -> None:
-    """Checks, excerpts and error lines were quoted with `\\x1b[31m`; code that writes colours keeps them."""
+    r"""Checks, excerpts and error lines were once quoted with `\x1b[31m`. Code that writes colours
+    keeps them."""
     red = "\x1b[1;31m{}\x1b[0m".format
     outputs = {
         "cargo test": f"{red('FAILED')} a::b\n{red('1 failed')}, 3 passed\nexit code: 1",
@@ -247,7 +250,7 @@ def test_f3_colour_codes_are_removed_from_summaries_and_failure_lines() -> None:
 
 
 def test_a_path_with_a_tilde_and_its_absolute_path_are_one_file():
-    """It stood as modified by `~` and as read by `/home/ann`."""
+    """It was once listed as modified under `~` and as read under `/home/ann`."""
     call = ToolCall("c1", "Read", json.dumps({"file_path": "/home/ann/.config/bar.json"}))
     edit = ToolCall("c2", "Bash", json.dumps({"command": "sed -i s/a/b/ ~/.config/bar.json"}))
     done = [ToolResult(id, (Text("x"),)) for id in ("c1", "c2")]

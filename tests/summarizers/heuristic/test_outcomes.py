@@ -1,5 +1,5 @@
-"""The outcome of a command is what came of it, not what a word in its output or the exit code of
-another command says."""
+"""The outcome of a command is its real result, not a word in its output or another command's exit
+code."""
 
 import pytest
 
@@ -245,7 +245,7 @@ def test_a_warning_is_no_failure(warning):
 
 
 def test_output_that_ends_in_a_stack_trace_is_a_failure():
-    """Of a backup that failed its last frame stood as what was done."""
+    """The last frame of a failed backup's stack trace was once listed as its result."""
     frames = "\n".join(f"    at run_{at} (node:internal/part:{at}:1{at})" for at in range(20))
     state = run("node -e 'backup()'", f"Start\nReferenceError: api is not defined\n{frames}\n")
     assert not state.actions.done and "ReferenceError: api" in str(state.actions.failed)
@@ -259,7 +259,7 @@ def test_output_that_ends_in_a_stack_trace_is_a_failure():
     "cp: não foi possível criar 'b': Permissão negada",
 ])  # fmt: skip
 def test_shell_errors_are_recognised_in_other_languages(row):
-    """The last line that it printed stood for the reason."""
+    """The last printed line was once taken for the reason."""
     assert find_error_line(f"Reading.\n{row}\nSee the log of the run.\n") == row
     assert looks_failed(row)
 

@@ -1,4 +1,4 @@
-"""Where a command runs decides which file a path in it names."""
+"""A command's working directory decides which file a path in it names."""
 
 import json
 
@@ -24,11 +24,11 @@ CODEX = user(
     "<environment_context>\n  <cwd>/srv/shop</cwd>\n  <approval_policy>never</approval_policy>\n"
     "  <shell>zsh</shell>\n</environment_context>"
 )
-"""What Codex says of where it works."""
+"""Codex's message about its working directory."""
 
 
 def shell(command, result="", workdir="/srv/shop"):
-    """A command as Codex makes it."""
+    """Return a command as Codex writes it."""
     return call("shell", result, command=["bash", "-lc", command], workdir=workdir)
 
 
@@ -243,7 +243,7 @@ def test_the_root_is_the_folder_that_makes_the_listed_paths_shortest():
 
 
 @pytest.mark.parametrize("reads", [
-    call("Read", "1\ty", file_path="/repo/web/src/v.ts"),  # which of both is meant?
+    call("Read", "1\ty", file_path="/repo/web/src/v.ts"),  # ambiguous: either may be meant
     [m for n in "abc" for m in call("Read", "1\ty", file_path=f"/srv/{n}.ts")],  # most are elsewhere
 ])  # fmt: skip
 def test_an_ambiguous_relative_path_is_not_resolved(reads):
@@ -274,7 +274,7 @@ def test_the_home_folder_is_inferred_if_paths_show_exactly_one() -> None:
 
 
 def test_a_script_piped_into_powershell_is_parsed_as_the_command():
-    """Files that were read so were none, and `@'` was a program."""
+    """Files read this way were once missed, and `@'` was a program."""
     script = "$i=1; Get-Content src/a.py | ForEach-Object { '{0,4}: {1}' -f $i, $_; $i++ }"
     piped = f"@'\n{script}\n'@ | powershell -NoProfile -Command -"
     effect = effect_of_call(ToolCall("c1", "shell_command", json.dumps({"command": piped})))

@@ -1,5 +1,4 @@
-"""What clients report of a command is told as they report it: whether it ended, and why it
-failed."""
+"""Reports of clients on a command are taken over: whether it ended, and why it failed."""
 
 import json
 
@@ -11,7 +10,7 @@ from tests.support.summaries import collect, states_of
 
 
 def test_a_check_that_timed_out_has_not_passed():
-    """mini-swe-agent says so in words alone: a test that hung stood as one that passed."""
+    """mini-swe-agent reports it only in words: a test that hung was once listed as passed."""
     edit = call("write", "Done.", path="a.py", content="a = 1")
     killed = "The last command <command>pytest</command> timed out and has been killed."
     rest = "\nThe output of the command was:\n <output>\n\n</output>\nPlease try another command."
@@ -20,7 +19,7 @@ def test_a_check_that_timed_out_has_not_passed():
 
 
 def test_interrupting_a_command_after_a_check_does_not_stop_the_check():
-    """A server behind the tests is ended with Ctrl-C, as a rule."""
+    """Ctrl-C usually ends a server after the tests."""
     printed = "Exit code 130\n3 passed in 1.00s\nserving"
     behind, alone = (call("bash", printed, command=c) for c in ("pytest && npm start", "pytest"))
     assert collect(behind).checks == {"pytest": "3 passed in 1.00s"}
@@ -28,7 +27,7 @@ def test_interrupting_a_command_after_a_check_does_not_stop_the_check():
 
 
 def script(code, printed):
-    """Return a script that a model wrote to call tools (Codex), and what it printed."""
+    """Return a script that a model wrote to call tools (Codex), and its output."""
     output = f"Script completed\nWall time 0.1 seconds\nOutput:\n{printed}"
     return [
         Message("assistant", (ToolCall("c1", "exec", code),)),
@@ -37,7 +36,7 @@ def script(code, printed):
 
 
 def test_a_command_started_by_a_script_runs_until_a_result_reports_its_end():
-    """A build of images stood as done as soon as somebody had looked at it once."""
+    """A build of images was once listed as done after the first poll."""
     begin = (
         'const r = await tools.exec_command({cmd:"docker compose build"}); text(JSON.stringify(r))'
     )
@@ -53,8 +52,8 @@ def test_a_command_started_by_a_script_runs_until_a_result_reports_its_end():
 
 
 def test_keys_sent_to_a_process_and_refused_commands_are_not_commands():
-    """Of OpenHands' one shell: a server stood with the refusal of the next command as its outcome,
-    and that test as run."""
+    """In OpenHands' single shell, the refusal of the next command was once the outcome of a server,
+    and the refused test had run."""
     notes = "\n[Current working directory: /a]\n[Python interpreter: /a/python]"
     waits = "Up.\n[The command has no new output after 10 seconds. You may wait longer.]"
     before = "[Below is the output of the previous command.]\n"
@@ -75,8 +74,7 @@ def test_keys_sent_to_a_process_and_refused_commands_are_not_commands():
 
 
 def test_the_error_of_a_call_is_neither_its_arguments_nor_a_marker():
-    """pi repeats the arguments of a call behind what is wrong with them, OpenClaw puts marks around
-    pages."""
+    """pi repeats a call's arguments after its error, OpenClaw puts markers around pages."""
     given = json.dumps({"message": "There was an error: none of it counts"}, indent=2)
     wrong = f'Validation failed for tool "send":\n  - action: is missing\n\nReceived arguments:\n{given}'
     page = 'Web fetch failed (404):\n<<<EXTERNAL_TEXT id="a1">>>\n404: No page\n<<<END_EXTERNAL_TEXT id="a1">>>'
@@ -98,7 +96,7 @@ def test_playwright_install_is_not_a_check_and_a_plan_update_is_not_an_action():
 
 
 def test_a_line_that_occurs_elsewhere_too_does_not_move_known_lines():
-    """What ends a text in quotes moved a file's known lines to where another such line was read."""
+    """A line like the end of a quoted text once moved a file's known lines to another such line."""
     part = "\n".join(f"{at}\tb_{at} = {at}" for at in range(400, 409)) + '\n409\t    """'
     rest = '20\tdef run():\n21\t    """Run."""\n22\t    """'
     steps = read_steps([*call("read", part, path="a.py"), *call("read", rest, path="a.py")])
@@ -107,7 +105,7 @@ def test_a_line_that_occurs_elsewhere_too_does_not_move_known_lines():
 
 
 def test_an_edit_that_cline_or_roo_code_refused_changed_nothing():
-    """They say so in words: files stood as modified and created that were as before."""
+    """They refuse in words: unchanged files were once listed as modified and created."""
     failed = "The tool execution failed with the following error:\n<error>\nNo match.\n</error>"
     diff = "------- SEARCH\na = 1\n=======\na = 2\n+++++++ REPLACE"
     for refusal in (

@@ -1,5 +1,4 @@
-"""What people ask again and again stands once: the lines that a request in sight has are left out of
-those before it."""
+"""Repeated requests are listed once: lines of a visible request are left out of earlier ones."""
 
 import re
 
@@ -29,7 +28,7 @@ STEPS = "\n".join(
 
 
 def ask(ticket, last_lines=""):
-    """A request as people write it who work through tickets with a template."""
+    """Return a request like those of people who process tickets with a template."""
     return user(
         f"Work on the ticket {ticket}.\n\n{STEPS}\nDo NOT:\n- touch the migrations\n{last_lines}"
         "- merge anything\n"
@@ -52,7 +51,7 @@ def test_lines_that_a_later_request_repeats_are_left_out_of_earlier_ones():
 
 
 def test_a_pasted_log_does_not_take_the_place_of_all_earlier_requests():
-    """Behind it the vetoes of the person were gone, and nothing said so."""
+    """The user's prohibitions before it were once lost without a mark."""
     wants = [f"Part {n}: keep the old rate of bonds in year {n}." for n in range(90)]
     log = "It fails:\n" + "\n".join(f"at step_{n} (app_{n}.ts:{n})" for n in range(400))
     state = State(requests=dict.fromkeys(["Migrate it.", *wants, log, "Go on."], Request()))
@@ -232,7 +231,7 @@ def test_a_request_is_read_back_whatever_it_ends_with(words, times, questions):
 
 
 def test_a_pasted_error_does_not_crowd_out_other_requests():
-    """It took all the room of the earlier requests, and seven of them were left out."""
+    """It once took all the room of the earlier requests, and seven were left out."""
     error = "\n".join(f"src/part_{n}.ts:{n}:9 - error TS2769: no overload fits" for n in range(40))
     orders = [f"Order {n}: keep the ring buffer of part {n} as it is, please." for n in range(12)]
     asked = [
@@ -252,7 +251,7 @@ def test_a_pasted_error_does_not_crowd_out_other_requests():
 
 
 def test_a_short_request_is_whole_or_left_out():
-    """`work [… 70 characters …] how 2 moths` was left of one of 85 characters."""
+    """A request of 85 characters was once shortened to `work [… 70 characters …] how 2 moths`."""
     words = "The workspace indicator is still bad, can we show the day in red and show two months?"
     asked = ["Please build all of it.", *[f"{words} ({n})" for n in range(9)], "Go on."]
     for room in range(60, 600, 20):
@@ -262,7 +261,8 @@ def test_a_short_request_is_whole_or_left_out():
 
 
 def test_no_request_is_cut_while_there_is_room():
-    """Of an order of 1,200 tokens 2,700 characters were left out, and half of the room was free."""
+    """2,700 characters of a request of 1,200 tokens were once cut while half of the room was
+    free."""
     order = "Audit it.\n" + "\n".join(f"- check part {n} for broken links" for n in range(110))
     first = "Build it.\n" + "\n".join(f"- page {n} shows the events of week {n}" for n in range(60))
     for asked in ((order,), (first, order), (first, order, "Go on.")):
@@ -271,7 +271,7 @@ def test_no_request_is_cut_while_there_is_room():
 
 
 def test_pasted_text_between_requests_does_not_take_the_room_left_over():
-    """A traceback of a thousand tokens stood whole in place of what was said of the work."""
+    """A stack trace of a thousand tokens was once quoted in full instead of text about the work."""
     trace = "It fails:\n" + "\n".join(f"at step_{n} (app_{n}.ts:{n})" for n in range(100))
     order = "Then:\n" + "\n".join(f"- check part {n} for broken links" for n in range(60))
     asked = ("Build it.", trace, "It works now.", order, "Go on.")

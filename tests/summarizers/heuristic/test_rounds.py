@@ -1,5 +1,5 @@
-"""Summaries of summaries: what held in the first round holds in the tenth, whether the messages are
-still there or the summary is all that came back."""
+"""Summaries of summaries: facts of the first round hold in the tenth, whether the original messages
+are still there or only the summary came back."""
 
 import re
 
@@ -17,7 +17,7 @@ from tests.support.messages import assistant, call
 from tests.support.summaries import collect, read_summary, states_of, summarize
 
 LOG = "\n".join(f"  {at} frame of the traceback, of no use to anybody later" for at in range(90))
-"""What people paste."""
+"""Text that people paste."""
 NAMES = ("Ada", "Grace", "Edsger", "Barbara", "Alan", "Donald", "Leslie", "Robin", "Tony")
 PLACES = ("harbour", "hall", "crane", "quay", "gate", "store", "boats", "gauges", "icehouse")
 
@@ -28,15 +28,15 @@ def section(text, title):
 
 
 def go_on(text, *turns, room=2_000):
-    """Return the summary of what came behind a summary that came back as history."""
+    """Return the summary of new messages after a summary that came back as history."""
     return summarize(wrap_summary(text), *turns, room=room)
 
 
-# --- what held ------------------------------------------------------------------------------------
+# --- rules that stay ------------------------------------------------------------------------------
 
 
 def test_a_rule_from_a_truncated_request_is_kept_for_ten_rounds():
-    """It stood in the cut request, which had no room in a later round: then it was gone."""
+    """It was once lost with the cut request, which had no room in a later round."""
     pasted = f"Mend the error:\n{LOG}\nNever mend it yourself, tell me how."
     first = user("Read the notes of the course."), assistant("I have.")
     text = summarize(*first, user(pasted), assistant("It is the encoding."), room=600)
@@ -64,7 +64,7 @@ def test_requests_that_were_left_out_are_counted_in_later_rounds_too():
 
 
 def test_a_returned_summary_keeps_its_rules_beside_a_long_tool_result():
-    """A result that filled the view left 400 tokens for it: most rules were gone ever after."""
+    """A result that filled the view once left 400 tokens for it, and most rules were lost."""
     rules = [f"Never change the values in part number {at} of the settings." for at in range(20)]
     earlier = "## Rules\n" + "\n".join(f"- {rule}" for rule in rules)
     messages = [wrap_summary(earlier), user("Go on."), *call("bash", LOG, command="make")]
@@ -140,7 +140,7 @@ def test_a_finding_about_a_file_is_dropped_once_the_file_is_edited():
 
 
 def test_rules_given_during_work_are_kept_in_the_chat_after_it():
-    """Of what is said in a long talk only demands are rules; what was said before was work."""
+    """In a long chat only demands are rules, but earlier messages were about work."""
     rule = "Amounts must be in cents."
     text = summarize(user(rule), call("write", path="src/a.py", content="a = 1"), assistant("So."))
     chat = [m for at in range(11) for m in (user(f"And {at}?"), assistant(f"It is {at}."))]
@@ -148,7 +148,8 @@ def test_rules_given_during_work_are_kept_in_the_chat_after_it():
 
 
 def test_statements_in_a_chat_over_many_rounds_are_not_rules():
-    """A talk was none if no round of it had ten answers, and what people told crowded rules out."""
+    """A chat was once not recognised if no round had ten answers, and its statements displaced the
+    rules."""
     story = "My uncle always sits by the window."
     text = summarize(
         user("Never suggest the boat."), assistant("Noted."), user(story), assistant("So.")
@@ -173,11 +174,11 @@ def test_a_plan_that_the_person_approved_is_the_task_in_later_rounds():
     assert section(text, "Task, as in: the plan that the user approved") == plan.split("\n")
 
 
-# --- what is ours, and no content -----------------------------------------------------------------
+# --- text of Refold is not content ----------------------------------------------------------------
 
 
 def test_a_truncated_request_in_a_summary_is_not_taken_for_an_amendment():
-    """It stood in all later summaries once more, as a note."""
+    """It was once repeated as a note in all later summaries."""
     state = collect([user("Put the external navigation on both sides. " * 9), assistant("Done.")])
     cut = "## Earlier requests\n- Put the external navigation on both sides. [… 344 characters …]"
     assert read_amendments(cut, state) == []
@@ -230,7 +231,7 @@ def test_the_modified_since_mark_of_a_quoted_file_is_kept_in_later_rounds():
 
 
 def test_answers_are_listed_below_their_requests_after_work_becomes_a_chat():
-    """Answers of earlier rounds stood in a heap, and nobody knew what they were about."""
+    """Answers of earlier rounds were once listed together, without their subjects."""
     asked = "Which port does the orders service have?", "Where does the ledger service run?"
     text = (
         f"## Earlier requests\n- {asked[0]}\n- {asked[1]}\n"
@@ -250,11 +251,11 @@ def test_answers_are_listed_below_their_requests_after_work_becomes_a_chat():
     assert rows[:2] == [f"- user: {asked[0]}", "- That is 8417 in staging."]
 
 
-# --- what is current ------------------------------------------------------------------------------
+# --- current state --------------------------------------------------------------------------------
 
 
 def test_a_slash_command_about_summaries_is_the_current_request():
-    """The request before it, which was done, stood beside the summary as the current one."""
+    """The finished request before it was once kept beside the summary as the current one."""
     command = (
         "<command-message>daily-summary</command-message>\n<command-name>/daily-summary"
         "</command-name>\n<command-args>And with the exchange rates.</command-args>"
@@ -267,7 +268,7 @@ def test_a_slash_command_about_summaries_is_the_current_request():
 
 
 def test_read_files_are_listed_only_if_there_is_room_for_changed_ones():
-    """A summary named two files that were read, and none of ten that were changed."""
+    """A summary once named two files that were read, and none of ten that were changed."""
     changed = [
         call("write", path=f"src/{'deep/' * 9}module_{at}.py", content="") for at in range(9)
     ]
@@ -278,7 +279,7 @@ def test_read_files_are_listed_only_if_there_is_room_for_changed_ones():
 
 
 def test_ten_rounds_keep_the_same_state_as_one_round():
-    """By files, checks, requests and rules, when the summary is all that came back each time."""
+    """For files, checks, requests and rules, if only the summary comes back each time."""
     turns = [
         [
             user(f"Add part {at}. Never touch part_{at}.lock by hand."),

@@ -1,4 +1,4 @@
-"""A command is read as a shell reads it, so that no file changes that it leaves alone, and no change
+"""Commands are parsed as a shell does, so that no file counts as changed that is not, and no change
 is missed."""
 
 import pytest
@@ -17,7 +17,7 @@ def bash(command, result=""):
 
 
 def text_of(*commands):
-    """Return the lines that are known of `a.py`, and whether they may differ."""
+    """Return the known lines of `a.py`, and whether they may differ."""
     steps = read_steps([message for command in commands for message in bash(command)])
     file = read_files(steps)["a.py"]
     return [text for _, text in file.lines], file.is_stale
@@ -41,7 +41,7 @@ WRITTEN = "cat > a.py <<'EOF'\nx = 1\ny = 2\nEOF"
     ("sed -i -e 's/a.x/b.y/' -e 's/c/d/' a.py", [("a.py", "modified")]),
     ("perl -pi -e 's/a.x/b/' -e 's/c/d.e/' a.py", [("a.py", "modified")]),
     ("sed -e 's/a/b.c/' -e '/d.e/d' a.py", [("a.py", "read")]),
-    ('rm -rf ~/.agent/skills/"$name"', []),  # not all of them
+    ('rm -rf ~/.agent/skills/"$name"', []),  # only some of them
     ("rm lib/'a.py' && cat Old\\ Notes/b.md", [("lib/a.py", "deleted")]),
 ])  # fmt: skip
 def test_shell_words_operators_and_comments_are_parsed(command, files):
@@ -65,7 +65,7 @@ def test_files_are_stale_after_an_edit_of_files_that_are_not_named(command):
 
 
 @pytest.mark.parametrize("command", [
-    "cat > a.py <<EOF\nx = $HOME\nEOF",  # the shell puts another text there
+    "cat > a.py <<EOF\nx = $HOME\nEOF",  # the shell substitutes another text
     "cat <<'EOF' | sed 's/x/y/' > a.py\nx = 1\nEOF",
     "python - <<'EOF' > a.py\nprint('x = 1')\nEOF",
 ])  # fmt: skip
@@ -145,13 +145,13 @@ def test_a_command_that_may_change_any_file_makes_known_files_stale(command):
     ],
 )
 def test_commands_in_the_branches_of_an_if_are_not_counted(command, files):
-    """A folder was deleted and committed that had never been there."""
+    """A folder that never existed was once listed as deleted and committed."""
     assert [path for path, _ in shell.file_effects(command, UNKNOWN_SESSION_DIR)] == files
     assert "commit" not in [verb for verb, _ in shell.git_steps(command, UNKNOWN_SESSION_DIR)]
 
 
 def test_a_folder_name_in_parentheses_is_part_of_the_path():
-    """Next.js has such; files that were deleted in one stood as modified."""
+    """Next.js has such folders: files deleted in one were once listed as modified."""
     for path in ("'app/(main)/x.tsx'", r"app/\(main\)/x.tsx"):
         assert effect_of_command(f"rm {path}").files == (("app/(main)/x.tsx", "deleted"),)
     assert not effect_of_command("rm 'f(x).py' 'a (b)/c'").files

@@ -1,4 +1,5 @@
-"""F4: a rule summary takes requests, constraints, decisions and the last error from whom they are from."""
+"""F4: a rule summary attributes requests, constraints, decisions and the last error to their
+authors."""
 
 import pytest
 
@@ -16,7 +17,8 @@ def ran(id: str, command: str, output: str) -> list[Message]:
 
 
 def test_f4_client_text_in_user_messages_is_neither_request_nor_constraint() -> None:
-    """A skill's body, a task notification, a developer's message and a pasted guide were the user's own words."""
+    """A skill, a task notification, a developer message and a pasted guide were once the user's
+    words."""
     messages = [
         user("Base directory for this skill: /s/pdf\n\nYou must never use colour."),
         user("<task-notification><id>3</id></task-notification>\nYou must read the output file."),
@@ -36,7 +38,8 @@ def test_f4_client_text_in_user_messages_is_neither_request_nor_constraint() -> 
 
 
 def test_d4_a_command_that_the_user_ran_is_a_command_and_not_a_request() -> None:
-    """aider tells of it in the user's role: its output stood among the requests, and nobody knew that it failed."""
+    """aider reports it in the user role: its output was once a request, and its failure was
+    lost."""
     report = "I ran this command:\n\npytest -k 1\n\nAnd got this output:\n\nE   ValueError: 7"
     state = collect([user("Please add it."), user(report), user("More.")])
     assert list(state.requests) == ["Please add it.", "More."]
@@ -48,7 +51,7 @@ def test_d4_a_command_that_the_user_ran_is_a_command_and_not_a_request() -> None
 
 
 def test_a_command_in_a_code_block_that_the_user_answers_was_not_run() -> None:
-    """Advice in a chat stood among the commands that ran."""
+    """Advice in a chat was once listed as a command that ran."""
     shown = assistant("Then upload it:\n\n```bash\nmkdir -p skills && touch skills/vue.zip\n```")
     output = user("<returncode>0</returncode>\n<output>\n</output>")
     for follower, has_run in ((user("And on another machine?"), False), (output, True)):
@@ -57,7 +60,8 @@ def test_a_command_in_a_code_block_that_the_user_answers_was_not_run() -> None:
 
 
 def test_a_command_that_the_user_types_is_not_the_one_the_model_suggested() -> None:
-    """Claude Code sends what was typed behind a caveat of its own, and the advice had run."""
+    """Claude Code puts a caveat before a typed command, and the suggested one once counted as
+    run."""
     shown = assistant("Set it:\n\n```bash\ngit remote set-url origin x\n```")
     caveat = user("<local-command-caveat>Caveat: these are the user's.</local-command-caveat>")
     typed = user("<bash-input>git push</bash-input>")
@@ -75,7 +79,7 @@ def test_f4_steering_in_system_messages_and_results_is_a_request() -> None:
 
 
 def test_f4_comments_status_lines_headings_and_guesses_are_no_decisions() -> None:
-    """Code comments, `All tests pass`, headings, and guesses that were superseded stood among the decisions."""
+    """Code comments, `All tests pass`, headings and outdated guesses were once decisions."""
     text = (
         "## Root cause because of the cache\n\nAll tests pass.\n所有测试都通过。\nThe build succeeded successfully.\n全部构建成功。\n"
         "```python\n# fixed because the parser is now strict\nx = 1\n```\n"
@@ -89,7 +93,7 @@ def test_f4_comments_status_lines_headings_and_guesses_are_no_decisions() -> Non
 
 
 def test_f4_a_git_hint_is_not_the_error_and_a_later_success_clears_the_error() -> None:
-    """git's hint stood as the last error, also after the push had gone through."""
+    """git's hint was once the last error, even after the push had worked."""
     output = "error: failed to push some refs to 'x'\nhint: Updates were rejected: not found upstream\nExit code: 1"
     assert find_error_line(output) == "error: failed to push some refs to 'x'"
     failed = [user("Push it."), *ran("1", "git push", output)]
@@ -114,7 +118,8 @@ def test_f4_a_git_hint_is_not_the_error_and_a_later_success_clears_the_error() -
 def test_f4_an_error_is_cleared_when_its_command_succeeds_among_others(
     failed: str, later: str, is_mended: bool
 ) -> None:
-    """`git push` had gone through behind `git pull --rebase &&`, and its rejection was still the last error."""
+    """`git push` had worked after `git pull --rebase &&`, and its rejection was still the last
+    error."""
     messages = [user("Go."), *ran("1", failed, "error: rejected\nExit code: 1")]
     assert collect(messages).failure.error
     assert (
@@ -128,7 +133,8 @@ def test_f4_an_error_is_cleared_when_its_command_succeeds_among_others(
     "Traceback (most recent call last):\n  File 'a.py', line 1\nValueError: bad",
 ])  # fmt: skip
 def test_f4_a_check_whose_output_reports_a_failure_is_not_ok(output: str) -> None:
-    """Chat Completions, the Responses API and Gemini flag no failed result: `[ok] pytest` stood beside `1 failed`."""
+    """Chat Completions, Responses and Gemini do not flag failed results: `[ok] pytest` was once
+    listed beside `1 failed`."""
     state = collect([user("Go."), *ran("1", "pytest -q", output)])
     assert state.checks["pytest -q"].startswith("failed: ")
     assert state.failure.error
@@ -145,7 +151,8 @@ def test_f4_a_check_whose_output_reports_no_failure_is_ok(output: str) -> None:
 
 
 def test_calls_results_and_plans_of_cline_are_parsed():
-    """Files it wrote were told as deeds, failed commands as done, and its plan was unknown."""
+    """Its file writes were once unspecific actions, failed commands were done, and its plan was
+    unknown."""
     plan = "- [x] Read\n- [ ] Write tests"
     failed = "Command failed with exit code 1.\nOutput:\n1 failed, 2 passed"
     state = collect(
@@ -179,7 +186,7 @@ At line:2 char:1
     + CategoryInfo  : SecurityError: (:) [], PSSecurityException"""
 
 MISREAD = "\ufffd\ufffd\ufffd:1\n+ cat\n\ufffd\ufffdδ\ufffd\n    + CategoryInfo : ParserError"
-"""Of a PowerShell in Chinese, whose encoding its client did not know."""
+"""Output of a Chinese PowerShell, decoded by the client with the wrong encoding."""
 
 
 @pytest.mark.parametrize(
@@ -192,5 +199,6 @@ MISREAD = "\ufffd\ufffd\ufffd:1\n+ cat\n\ufffd\ufffdδ\ufffd\n    + CategoryInfo
     ],
 )
 def test_the_error_line_names_the_cause_and_not_a_log_file_or_a_category(output, line):
-    """It was where npm has its log, how PowerShell files an error, and what heads a list."""
+    """It was once the path of npm's log, PowerShell's category of an error, or the heading of a
+    list."""
     assert find_error_line(output) == line

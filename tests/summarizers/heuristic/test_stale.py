@@ -1,4 +1,4 @@
-"""What no longer holds, or never did, stands in no summary as if it held."""
+"""A summary does not present as current what no longer holds or never did."""
 
 import json
 
@@ -24,7 +24,7 @@ def summarize(messages, stop=None, beside=()):
 
 
 def call(name, result="", say="", *, is_error=False, **arguments):
-    """Return a call, with what the model says beside it, and its result."""
+    """Return a call with the model's text beside it, and its result."""
     texts = (Text(say),) if say else ()
     request = ToolCall("c1", name, json.dumps(arguments))
     return [
@@ -206,7 +206,7 @@ def test_questions_and_intentions_are_not_conclusions():
 
 
 def test_code_in_a_chat_answer_is_quoted_in_whole_lines():
-    """Who is asked to write down what was designed needs it."""
+    """A model that is asked to write down a design needs it."""
     answer = "The pool of Kiel holds nine.\n```\nexpect(pool_size).not.toEqual(limit_9);\n```\nIt is red."
     chat = [
         user("How many does Kiel hold?"),
@@ -345,7 +345,7 @@ def test_a_failure_is_no_longer_open_after_many_later_changes():
 
 
 def test_a_line_that_introduces_a_list_is_not_a_rule_by_itself():
-    """Nor is what stands below it one alone: see test_heads.py."""
+    """Nor are the items below it alone: see test_heads.py."""
     state = collect([user("Do NOT:\n- touch the schema\nEnsure:\nNever delete the old rows.")])
     rules = ["Do NOT: touch the schema", "Ensure: Never delete the old rows."]
     assert list(state.constraints) == rules
@@ -383,14 +383,14 @@ def test_a_fault_is_no_longer_listed_once_its_file_was_changed():
 
 
 def test_a_fault_that_names_no_file_stays_when_a_folder_is_deleted():
-    """`rm -r build/` took all that named no file out of the decisions."""
+    """`rm -r build/` once removed all decisions that name no file."""
     fault = "The root cause is the clock, which runs too fast."
     asked = [user("Review it."), assistant(fault), user("Clean up.")]
     assert set(collect([*asked, *call("bash", command="rm -rf build/")]).decisions) == {fault}
 
 
 def test_a_cause_assumed_during_a_turn_with_edits_is_dropped_after_it():
-    """It stood there as if it held, beside the files in which it was mended, or another cause was."""
+    """It was once listed as current beside the files with the fix, or beside another cause."""
     cause, choice = "The root cause is the clock, it is broken.", "We use SQLite here."
     asked = [user("Mend the pool."), *call("bash", "ok", f"{cause} {choice}", command="make")]
     changed, answer = [*asked, *edit("a_1", "a_2")], assistant("All of it runs.")
@@ -431,7 +431,7 @@ def test_a_decision_about_a_file_holds_when_the_file_is_changed(decision):
 
 
 def task_of(messages, stop=None):
-    """Return the part of a summary that holds the text of the task."""
+    """Return the part of a summary with the text of the task."""
     return summarize(messages, stop).partition("## Task, as in: ")[2].partition("\n## ")[0]
 
 
@@ -521,7 +521,7 @@ def test_a_checklist_of_questions_is_not_a_plan():
 
 
 def test_only_source_files_are_listed_as_not_tested():
-    """Logs, lists of ignored files and scripts for a moment did, too."""
+    """Logs, ignore files and temporary scripts once were, too."""
     paths = ("/a/README.md", "/a/.gitignore", "/a/run.log", "/tmp/probe.py", "/a/b.py")
     written = [message for path in paths for message in call("Write", path=path, content="x")]
     text = summarize([user("Go."), *written])
@@ -529,7 +529,7 @@ def test_only_source_files_are_listed_as_not_tested():
 
 
 def test_all_headings_and_open_items_of_a_long_plan_are_shown():
-    """One change of ten stood there, and all of it was done."""
+    """One change of ten was once listed, with everything done."""
     details = "\n".join(f"It touches the module in place {n} of many." for n in range(40))
     parts = "\n".join(f"## Change number {n} of the plan\n\n{details}" for n in range(10))
     boxes = "- [x] Rename the first exporter\n- [ ] Rename the second exporter"
@@ -544,7 +544,7 @@ def test_all_headings_and_open_items_of_a_long_plan_are_shown():
 
 
 def test_the_text_of_a_command_is_not_quoted_as_the_users_request():
-    """The example in a command's manual read as their task."""
+    """The example in a command's manual once looked like the user's task."""
     manual = "Pre-compaction memory flush.\n" + "\n".join(
         f"Example {n}: add `user_login_{n}` to `page_{n}`." for n in range(80)
     )
@@ -558,7 +558,7 @@ def test_the_text_of_a_command_is_not_quoted_as_the_users_request():
 
 
 def test_arguments_of_a_command_are_shown_in_full_and_its_template_in_one_line():
-    """Of the application that was asked for stood `## User Input [… 17872 characters …]`."""
+    """A requested application was once reduced to `## User Input [… 17872 characters …]`."""
 
     def call_spec_kit(given, path):
         head = f"## User Input\n\n```text\n{given}```\n\nYou **MUST** consider the user input.\n"
@@ -606,7 +606,7 @@ def test_the_opening_of_a_text_is_its_first_line_with_content(text, opening):
 
 
 def test_instructions_of_a_chosen_agent_are_not_the_users_request():
-    """GitHub Copilot CLI puts them before the person's words, which it gives nothing of."""
+    """GitHub Copilot CLI puts them before the user's message."""
     manual = "## User Input\n\n```text\n$ARGUMENTS\n```\n\nWrite nothing but the plan.\n" * 2
     asked = f"<agent_instructions>\n{manual}</agent_instructions>\n\nSell `cart_a` first."
     text = summarize([user(asked), *call("bash", "ok", command="make"), user("Go on.")], 3)
@@ -637,7 +637,7 @@ def test_a_programs_configuration_folder_is_not_the_root():
     ],
 )
 def test_a_package_manifest_is_stale_after_a_command_that_adds_a_package(command, path, is_stale):
-    """`package.json` stood without the package that had been installed."""
+    """`package.json` was once shown without the installed package."""
     read = call("Read", '{\n  "name": "shop_of_pools",\n  "scripts": {}\n}', file_path=path)
     text = summarize([user("Go."), *read, *call("Bash", "added 4 packages", command=command)])
     assert f"### {path}" in text
@@ -648,7 +648,7 @@ def test_a_package_manifest_is_stale_after_a_command_that_adds_a_package(command
     "waiting", ["Waiting for the `pool_scan` agent.", "等待 `pool_scan` 完成。"]
 )
 def test_a_statement_of_waiting_is_not_quoted_in_a_later_turn(waiting):
-    """Agents that had long ended seemed to run on."""
+    """Agents that had long ended once seemed to run on."""
     later = [user("Go on with the report."), assistant("It is written to `report_of_pools.md`.")]
     answer = assistant(f"`pool_read` has 71 rows. {waiting}")
     text = summarize([user("Scan all."), *edit("limit", "bound") * 9, answer, *later])

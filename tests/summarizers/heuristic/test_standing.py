@@ -1,5 +1,5 @@
-"""What a summary says is decided, wanted and open is what is: no report, no offer, no plan that
-something else has overtaken."""
+"""Decisions, wishes and open items in a summary are current: no reports, no offers, no plans that
+are overtaken."""
 
 import json
 
@@ -19,7 +19,7 @@ from tests.support.summaries import collect
 
 
 def call(name, result="ok", *, say="", is_error=False, **arguments):
-    """Return a call, with what the model says beside it, and its result."""
+    """Return a call with the model's text beside it, and its result."""
     beside = (Text(say),) if say else ()
     return [
         Message("assistant", (*beside, ToolCall("c1", name, json.dumps(arguments)))),
@@ -28,7 +28,7 @@ def call(name, result="ok", *, say="", is_error=False, **arguments):
 
 
 def list_open(messages):
-    """Return what a summary lists as open."""
+    """Return the open items of a summary."""
     text = render_state(collect(messages), 500)
     return text.partition("## Open\n")[2].partition("\n## ")[0]
 
@@ -59,7 +59,7 @@ def test_a_reason_is_a_decision_only_at_the_end_of_a_turn_with_tool_calls():
     assert not collect([*asked, assistant(reason)]).decisions
     worked = call("bash", command="make")
     assert reason in collect([*asked, *worked, assistant(reason)]).decisions
-    step = "Using `pool_b` because this changes `pool_a`."  # of the next call
+    step = "Using `pool_b` because this changes `pool_a`."  # about the next call
     assert not collect([*asked, *call("bash", say=step, command="make"), *worked]).decisions
 
 
@@ -254,7 +254,7 @@ def test_files_named_by_an_explore_agent_are_not_stale():
     [("x", "x: Proceed / No Further Actions"), ("A", "A: Advanced Elicitation"), ("q", "")],
 )
 def test_a_one_letter_reply_is_paired_with_its_menu_item(reply, question):
-    """It stood behind the nearest question, to which it was no answer."""
+    """It was once paired with the nearest question, which it did not answer."""
     text = (
         "2. **Pre-mortem** - it has failed, why?\n**x.** Proceed / No Further Actions\n\n"
         "Does this capture it?\n\n**Select:** [A] Advanced Elicitation [C] Continue"

@@ -1,4 +1,4 @@
-"""What the rule summary keeps, and that it is text and values in both directions."""
+"""Contents of the rule summary, and its conversion between text and values."""
 
 import json
 from itertools import chain
@@ -38,7 +38,7 @@ def by_length(text):
 
 
 def run(messages, max_tokens=4_000, stop=None):
-    """The summary's text of a conversation."""
+    """Return the summary's text of a conversation."""
     view = View.of(
         messages, profile=Profile(count=lambda m: 4 + sum(by_length(str(p)) for p in m.parts))
     )
@@ -49,7 +49,7 @@ def run(messages, max_tokens=4_000, stop=None):
 
 
 def call(name, id="c1", result="ok", *, error=False, **arguments):
-    """A call and its result."""
+    """Return a call and its result."""
     return [
         Message("assistant", (ToolCall(id, name, json.dumps(arguments, ensure_ascii=False)),)),
         Message("tool", (ToolResult(id, (Text(result),), error),)),
@@ -136,7 +136,7 @@ def test_rules_and_earlier_requests_come_before_files_and_decisions():
 
 
 def test_rules_come_before_excerpts_in_a_small_summary():
-    """Beside a long newest call 600 tokens were left: half of them for excerpts, none for rules."""
+    """600 tokens beside a long newest call once went half to excerpts, and none to rules."""
     rules = [f"Never write to `table_{word}` by hand: it is generated." for word in ascii_lowercase]
     source = "\n".join(f"def handler_{n}(event): return store_{n}.put(event)" for n in range(90))
     calls = call("bash", command="ls") * 4
@@ -170,7 +170,7 @@ def test_requests_listed_as_rules_take_no_room_among_the_requests():
 
 
 def test_a_rule_is_listed_once():
-    """What its request shows is not listed again; what a request that is not shown says, is."""
+    """A rule in a listed request is not listed again, a rule in a request that is not listed is."""
     spoken = [
         "Never push. Look at the log.",
         "Load it. " * 90 + "Never drop a table. " + "Load it. " * 90,
@@ -197,7 +197,6 @@ def test_the_first_request_is_not_listed_without_the_one_that_revokes_it():
 
 
 def test_a_client_command_like_theme_or_its_prefix_is_not_a_request():
-    """Such a message holds nothing that anybody asks for."""
     messages = [
         user("/the"),
         assistant("What?"),
@@ -311,7 +310,7 @@ LOG = "collected 9 items\n" + "passed\n" * 99
     ("<returncode>127</returncode>\n<output>\n</output>", "exit 127"),
 ])  # fmt: skip
 def test_output_of_a_command_written_as_text_is_its_result(report, outcome):
-    """mini-swe-agent: exit code and output were two results, the second of no command."""
+    """mini-swe-agent: exit code and output were once two results, the second without a command."""
     asked = [user("Go."), assistant("THOUGHT: I test.\n```bash\npytest -q\n```"), user(report)]
     assert collect(asked).checks == {"pytest -q": outcome}
     assert [step.effect.command for step in read_steps(asked) if step.kind == "result"] == [
@@ -340,7 +339,7 @@ def test_a_check_is_listed_without_the_commands_around_it(command, check):
     "python analyze.py test.json", "psql -c 'select * from test'", "helm upgrade test charts/test", "rm -rf build && mkdir build", "npm run dev",
 ])  # fmt: skip
 def test_a_command_that_only_names_a_check_is_not_a_check(command):
-    """It neither crowds out real checks nor marks files as tested."""
+    """It neither displaces real checks nor marks files as tested."""
     state = collect([user("Go."), *call("edit", path="a.py"), *call("bash", command=command)])
     assert state.checks == {} and not state.files["a.py"].is_checked
 
@@ -415,7 +414,7 @@ FAILED = (
     ],
 )  # fmt: skip
 def test_a_running_command_has_no_outcome_until_a_later_result_gives_one(start, end):
-    """A build and a commit that ran on in the background and then failed were called ok."""
+    """A build and a commit that ran in the background and then failed were once listed as ok."""
     messages = [
         *call("edit", path="a.py"),
         *call("bash", command="make build && git commit -am x", result=start),
@@ -437,7 +436,7 @@ def test_the_header_that_a_client_adds_to_an_output_is_not_quoted():
 
 
 def test_the_last_commit_takes_precedence_over_older_failing_checks():
-    """A successor knew neither the branch nor what was committed."""
+    """A successor once knew neither the branch nor the committed files."""
     commit = call("bash", command="git commit -m x", result="[feat/eval 79c4e3c] Add the tests")
     red = [call("bash", command=f"pytest tests/test_{n}.py", result="9 failed") for n in "abcdef"]
     last = call("bash", command="pytest tests", result="1 failed, 94 passed")
@@ -448,7 +447,7 @@ def test_the_last_commit_takes_precedence_over_older_failing_checks():
 
 
 def test_files_are_grouped_by_whether_they_were_committed_and_tested():
-    """A successor sees what is half done."""
+    """A successor sees which work is half done."""
     state = collect(
         [
             user("Go."),
@@ -540,7 +539,7 @@ def test_the_result_of_a_todo_call_is_not_quoted():
 
 
 def test_an_omitted_sentence_leaves_a_mark_in_a_quoted_answer():
-    """What is quoted of an answer does not read as if it had been said in one breath."""
+    """Quoted sentences must not look adjacent if they are not."""
     often = "Breakfast is served from 7 to 10."
     messages = [
         assistant(f"The Adlon costs 240 EUR. {often} Zander 3 is near."),
@@ -561,7 +560,8 @@ def test_the_subject_of_an_exchange_is_not_repeated():
 
 
 def test_the_subject_of_an_exchange_may_come_from_the_answer_before_it():
-    """A name that nobody repeats, in a script without spaces: neither a courtesy nor a figure is one."""
+    """A name said only once, in a script without spaces. Courtesies and figures are not
+    subjects."""
     messages = [
         user("八达岭长城在哪儿？"), assistant("八达岭长城在延庆县。"), user("有好的酒店吗？"),
         assistant("没有问题，不客气！瑞尔威连锁饭店很不错。评分是4.3分。"), user("电话呢？"),
@@ -578,7 +578,7 @@ def test_the_subject_of_an_exchange_may_come_from_the_answer_before_it():
 
 
 def test_a_long_line_is_quoted_in_pieces():
-    """A tool that answers one line of JSON has more to say than its first 200 characters."""
+    """A tool result that is one line of JSON has useful content after its first 200 characters."""
     rows = [{"order_id": f"W{n:05}", "status": "pending", "weight_kg": n} for n in range(40)]
     text = run([user("Go."), *call("list_orders", result=json.dumps(rows))])
     assert sum(f"W{n:05}" in text for n in range(40)) == 40
@@ -606,7 +606,7 @@ def test_lines_that_the_kept_tail_shows_are_not_quoted():
 
 
 def test_client_reminders_beside_tool_output_are_not_quoted():
-    """Claude Code puts reminders behind what it reads, and notes of its own commands."""
+    """Claude Code puts reminders after files that it reads, and notes about its own commands."""
     source = (
         "     1\tdef acquire_session(pool_size, timeout_seconds):\n     2\t    return pool_size"
     )
@@ -638,7 +638,7 @@ def test_error_lines_and_test_names_are_kept():
 
 
 def test_the_current_text_of_a_file_is_that_after_the_edits():
-    """An agent can go on editing without reading again."""
+    """An agent can continue editing without reading again."""
     source = "\n".join(f"{n:6}\tvalue_{n} = compute({n})" for n in range(1, 9))
     messages = [
         user("Mend it."),
@@ -653,7 +653,7 @@ def test_the_current_text_of_a_file_is_that_after_the_edits():
 
 @pytest.mark.parametrize("is_numbered", [True, False])
 def test_the_current_text_of_a_file_that_was_only_read_is_shown(is_numbered):
-    """Half of what an agent edits next it has read and not touched; some tools print no numbers."""
+    """Half of the files that an agent edits next were only read. Some tools print no line numbers."""
     rows = [f"value_{n} = compute({n})" for n in range(40, 49)]
     source = "\n".join(f"{n:6}\t{row}" if is_numbered else row for n, row in enumerate(rows, 40))
     messages = [user("Mend it."), *call("read", result=source, path="/srv/a.py", offset=40)]
@@ -665,7 +665,7 @@ def test_the_current_text_of_a_file_that_was_only_read_is_shown(is_numbered):
 
 
 def test_a_file_that_an_answer_names_is_shown_before_files_read_later():
-    """An agent that reads five files, and says which it will mend, edits that one."""
+    """An agent that reads five files and names one to fix will edit that one."""
     messages = [user("Find out why it fails.")]
     for at in range(12):
         rows = [f"value_{at}_{n} = compute_{at}({n})" for n in range(30)]
@@ -682,7 +682,7 @@ def test_an_output_file_of_a_command_is_not_shown_as_current_text():
 
 
 def test_a_document_that_the_user_gave_is_quoted_long_after():
-    """Of a specification in the first request a summary said nothing but the rules."""
+    """A summary once had only the rules of a specification in the first request."""
     rows = [f"Part {n}: send `field_{n}` to `service_{n}` within {n} seconds." for n in range(80)]
     messages = [
         user("Build this.\n" + "\n".join(rows)),
@@ -697,7 +697,7 @@ def test_a_document_that_the_user_gave_is_quoted_long_after():
 
 
 def test_the_current_text_of_a_file_includes_edits_after_the_summary():
-    """What is behind a summary may be newer than all that it stands for."""
+    """Messages after a summary may be newer than everything in it."""
     source = "\n".join(f"{n:6}\tvalue_{n} = compute({n})" for n in range(1, 9))
     messages = [
         user("Mend it."),
@@ -798,7 +798,7 @@ def test_state_that_messages_after_the_summary_update_is_not_in_it():
         assert stale not in text
     assert "/srv/a.py" in text
     broken = call("bash", "b2", "pytest: not found", command="pytest -q", error=True)
-    assert "2 failed" in run([*messages, *broken], stop=len(messages))  # it did not get that far
+    assert "2 failed" in run([*messages, *broken], stop=len(messages))  # the range ends before it
 
 
 # --- open work -------------------------------------------------------------------------------
@@ -848,14 +848,14 @@ def turns(count):
 
 
 def test_the_request_in_progress_is_marked():
-    """The latest one of what is hidden, unless something newer is asked behind it."""
+    """The latest hidden request, unless there is a newer one after the summary."""
     messages = [user("Fix it."), *call("read", path="a.py")]
     assert "## Current request\n- Fix it." in run([*messages, *call("read", path="b.py")], stop=3)
     assert "Current request" not in run([*messages, user("Also the other one.")], stop=3)
 
 
 def test_an_answer_that_follows_the_summary_stays_in_the_view():
-    """The cut falls between question and answer: the answer stands visible behind it."""
+    """The cut is between question and answer, so the answer stays visible."""
     view = drive(compact_if_due(View.of(turns(30)), [Summarize(keep=3)], Budget(0, 0))).view
     assert [message.text for message in view.messages[1:]] == [
         "Answer 28.",
@@ -868,7 +868,7 @@ def test_an_answer_that_follows_the_summary_stays_in_the_view():
 
 
 def work_on(*requests):
-    """A conversation of these requests, with some work after each."""
+    """Return a conversation of these requests, with some work after each."""
     return [
         message
         for text in requests
@@ -877,7 +877,7 @@ def work_on(*requests):
 
 
 def count_requests(text):
-    """How often each request was made, as a summary says."""
+    """Return how often each request was made according to a summary."""
     return {words: request.times for words, request in read_summary(text).requests.items()}
 
 
@@ -1072,7 +1072,7 @@ DEEDS = st.sampled_from([
 
 @given(st.lists(DEEDS, max_size=8), st.lists(DEEDS, max_size=8))
 def test_a_state_continued_from_a_summary_equals_one_read_at_once(before, behind):
-    """A commit behind a summary committed nothing, and an error was open though it was mended."""
+    """A commit after a summary once committed nothing, and a fixed error stayed open."""
     first, second = [*chain(*before)], [*chain(*behind)]
     whole = collect([*first, *second])
     state = collect(second, read_summary(render_state(collect(first), 100_000)))
@@ -1091,7 +1091,7 @@ def test_a_rendered_summary_contains_no_amendments(state):
 
 
 def test_text_added_to_a_summary_is_found_as_an_amendment():
-    """A summary that a person amended, or that a model wrote, is not thrown away at the next one."""
+    """Text added by a user, or written by a model, is kept in the next summary."""
     messages = work_on("Mend the parser.")
     text = run(messages)
     state = collect(messages)
@@ -1140,7 +1140,8 @@ def test_one_line_of_very_many_characters_costs_no_more_than_its_ends():
 
 
 def test_requests_files_and_plans_of_a_history_over_a_million_tokens_are_kept():
-    """Else each of the thousand summaries of a long session would read it from its beginning."""
+    """Without them each of a thousand summaries of a long session would read it from the
+    beginning."""
     view = View.of(
         [
             user("Never restart the database."),
@@ -1171,7 +1172,7 @@ def test_requests_files_and_plans_of_a_history_over_a_million_tokens_are_kept():
     [(100, 1, 100), (200, 1, 50), (800, 1, 25), (800, 70, 70), (800, 300, 100), (800, 800, 100)],
 )
 def test_the_longer_a_summarised_history_is_the_less_of_it_is_read_again(hidden, fresh, read):
-    """In parts of 10,000 tokens, of which no summary stands for the *fresh* newest."""
+    """In parts of 10,000 tokens. The *fresh* newest ones are in no summary."""
     parts = [assistant(f"Part {number}.") for number in range(hidden)]
     view = View.of(parts, profile=Profile(count=lambda _: 10_000))
     if fresh < hidden:
@@ -1187,7 +1188,7 @@ def test_very_many_empty_messages_are_read():
 
 @pytest.mark.parametrize("is_wrapped", [False, True], ids=["plain", "wrapped in JSON"])
 def test_the_models_notes_are_quoted_before_lines_of_the_newest_log(is_wrapped: bool) -> None:
-    """An agent that reads one log after another and notes each code once read 103 logs again."""
+    """An agent that reads logs one by one and notes each code once had to read 103 logs again."""
     words = ("cache", "lock", "queue", "shard", "index", "retry")
     talk = [user("Read the logs one after another and collect the code of each.")]
     for part in range(24):
@@ -1226,7 +1227,7 @@ def test_the_full_stop_of_an_abbreviation_does_not_end_a_sentence():
 
 
 def test_lines_about_the_subject_of_the_work_are_quoted_first():
-    """Words that the messages that stay share with a line tell more of it than its place."""
+    """Words shared with the messages that stay say more about a line than its position."""
     source = [f"def {word}_{noun}(row):" for noun in ("invoice", "parcel") for word in WORDS]
     messages = [
         *call("Read", result="\n".join(source), file_path="/a/b.py"),
@@ -1277,14 +1278,14 @@ def test_a_sentence_that_gives_a_reason_is_worth_more_except_in_a_chat(is_chat):
     ],
 )
 def test_a_sentence_labelled_as_a_finding_is_quoted_even_if_it_names_nothing(finding):
-    """A log was read for an hour, and nothing of what was seen in it stood there."""
+    """An hour of reading a log once left no finding in the summary."""
     work = Work([Block(0, "finding", "", f"{finding} The log of 21:09 is longer than others.")])
     excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
     assert [excerpt.line.text for excerpt in excerpts] == [finding]
 
 
 def test_sentences_that_refer_back_ask_or_announce_are_not_excerpts_in_work():
-    """`.. That is usually the best setting` stood behind a setting that it was not about."""
+    """`.. That is usually the best setting` was once quoted after another setting."""
     text = (
         "Use `edits` by default. That is the best setting for `all`. `fast_mode` is slow. "
         "选 `pool_b`。它比 `pool_d` 快。 Shall I add `mode_x`? Let me run `make_all` now. "
@@ -1298,7 +1299,8 @@ def test_sentences_that_refer_back_ask_or_announce_are_not_excerpts_in_work():
 
 
 def test_the_headings_of_a_document_are_no_excerpts():
-    """A field of one request stood under the heading of another: what was between them was not."""
+    """A field was once quoted under the heading of another, because the text between them was left
+    out."""
     page = "### GET /api/orders\nThe list of `order_ids` of a user.\n### POST /api/orders\nNeeds `outcome_code` and a text."
     work = Work([Block(0, "docs", "api.md", page, "api.md")])
     excerpts = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
@@ -1306,7 +1308,7 @@ def test_the_headings_of_a_document_are_no_excerpts():
 
 
 def test_a_name_in_several_lines_is_stored_once_in_memory():
-    """A million tokens of source have tens of thousands of names in lines that may be quoted."""
+    """A million tokens of source have tens of thousands of names in quotable lines."""
     text = "head = pool.first(rows, keys)\ntail = pool.first(keys, rows)"
     work = Work([Block(0, "source", "a.py", text, "a.py")])
     first, second = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
@@ -1314,7 +1316,7 @@ def test_a_name_in_several_lines_is_stored_once_in_memory():
 
 
 def test_one_document_does_not_fill_all_excerpts():
-    """A page of the web took the room of what the model had found out."""
+    """A web page once displaced the model's own findings."""
     page = "\n".join(f"The `page_field_{chr(97 + n)}x` of the policy is there." for n in range(26))
     note = "The `pool_limit` stands in `src/limits.py`, and `drain_pool` reads it."
     work = Work([Block(0, "given", "page", page), Block(0, "run", "make", note)])
@@ -1370,7 +1372,7 @@ def test_notes_of_opencode_below_a_file_are_not_lines_of_it(note):
 
 
 def test_lines_of_source_that_define_a_name_are_worth_more():
-    """Single lines out of the middle of functions help nobody."""
+    """Single lines from the middle of functions help nobody."""
     text = "    self.load_rows(first_page)\n    def load_cols(self, last_page):"
     work = Work([Block(0, "source", "/a/b.py", text, "/a/b.py")])
     plain, defining = find_excerpts(work, Context([0.0], frozenset(), False, ""), 500)
@@ -1378,7 +1380,7 @@ def test_lines_of_source_that_define_a_name_are_worth_more():
 
 
 def test_nonadjacent_sentences_are_quoted_on_separate_lines_in_work():
-    """`"gpt-*", .. "enabled": false` said of a file what only a proposal said."""
+    """`"gpt-*", .. "enabled": false` once presented a proposal as the content of a file."""
     text = "The `cache_a` is on. The `cache_b` is off. A `cache_c` is near. Kinds of it stand in `kinds_d`:"
     work = Work([Block(0, "said", "", text)])
     lines = find_excerpts(work, Context([0.0], frozenset(), 0.1, ""), 500)
@@ -1394,7 +1396,7 @@ def test_nonadjacent_sentences_are_quoted_on_separate_lines_in_work():
 
 
 def select(*blocks, spoken=0.0, room=500, is_chat=False, ages=(0.0, 0.0)):
-    """Return what is quoted of blocks, of the conversation and of all else."""
+    """Return the quotes from blocks, first of the conversation, then of the rest."""
     work = Work(list(blocks))
     excerpts = find_excerpts(work, Context(ages, frozenset(), is_chat, ""), room)
     selection = Selection(excerpts, work, (), spoken)
@@ -1403,7 +1405,7 @@ def select(*blocks, spoken=0.0, room=500, is_chat=False, ages=(0.0, 0.0)):
 
 
 def test_quoted_sentences_are_listed_under_the_request_of_their_turn():
-    """Readers took what held three turns ago for what holds now."""
+    """Readers once took facts of three turns ago for current ones."""
     long = f"Now look at all of this: {'the pool and the cache, ' * 9}"
     blocks = [
         Block(0, "asked", "", "Why?"),
@@ -1435,7 +1437,7 @@ def test_quoted_sentences_are_listed_under_the_request_of_their_turn():
 
 
 def test_a_share_of_the_excerpts_is_reserved_for_the_models_statements():
-    """A summary held not a word of it: that no test could run was lost."""
+    """A summary once had none of them: the fact that no test could run was lost."""
     answer = Block(1, "said", "", "No test can run here, for the machine is much too old.")
     lines = [f"use_{word}(load_{word}) of it" for word in WORDS]
     source = [
@@ -1449,7 +1451,7 @@ def test_a_share_of_the_excerpts_is_reserved_for_the_models_statements():
 
 
 def test_the_text_of_a_command_template_is_quoted_after_all_else():
-    """Examples in the templates of commands that were done read like demands."""
+    """Examples in templates of finished commands look like demands."""
     command = Block(0, "command", COMMAND, "Every `task_a` has an owner and a day.")
     output = Block(0, "run", "make", "It uses `load_rows` of it.")
     assert select(command, output, room=30)[1] == "### make\nIt uses `load_rows` of it."
@@ -1485,7 +1487,7 @@ def test_quoted_sentences_are_read_back_from_a_summary():
 
 
 def test_an_answer_in_a_partly_read_chat_is_labelled_with_its_requests_subject():
-    """The latest request is worth nothing, so it is the first that is not read."""
+    """The latest request is worth least here, so it is the first that is not read."""
     filler = " ".join(f"The {word} is blue." for word in ("sea", "sky", "car", "hat", "door"))
     blocks = [Block(at, "said", "", filler, is_in_clauses=True) for at in range(40)]
     latest = Block(40, "latest", "", "What does Hotel Adlon cost?", is_in_clauses=True)

@@ -1,4 +1,4 @@
-"""The plan that a person approved stands in a summary as the text of the task."""
+"""A plan that the user approved is in the summary as the text of the task."""
 
 import pytest
 
@@ -18,7 +18,7 @@ WORK = [
 
 
 def read_task(*messages: Message) -> str:
-    """Return the part of a summary of *messages* that holds the text of the task."""
+    """Return the part of a summary of *messages* with the text of the task."""
     view = View.of([*messages, user("Go on."), assistant("On it.")])
     summary = drive(RuleSummary()(view, 0, len(view.messages) - 2, 4_000))
     return summary.text.partition("## Task, as in: ")[2].partition("\n## ")[0]
@@ -94,7 +94,7 @@ def test_a_negating_heading_in_a_plan_is_shown_once_above_its_items():
 
 
 def test_an_error_on_reading_a_task_file_is_not_the_text_of_the_task():
-    """An error of PowerShell stood there as the task."""
+    """A PowerShell error was once shown as the task."""
     where = "In line:1 char:1\n+ Get-Content specs/master/spec.md\n+ CategoryInfo : ObjectNotFound: spec.md"
     error = f"Get-Content : the path spec.md was not found, for it is not there.\n{where}"
     missing = f"Exit code: 1\nWall time: 0.3 seconds\nOutput:\n{error}"
@@ -103,7 +103,7 @@ def test_an_error_on_reading_a_task_file_is_not_the_text_of_the_task():
 
 
 def test_a_wrapped_list_item_of_a_task_does_not_repeat_its_beginning():
-    """Every line of a specification stood behind the one that it goes on."""
+    """Every line of a specification was once repeated before its continuation."""
     items = "- **FR-1**: The system MUST begin the flow of the\n  account at once.\n- It asks the owner\n  and nobody else."
     spec = f"# The mailer\n\n## Parts of it *(mandatory)*\n\n{items}"
     named = call("Read", spec, path="docs/issue-7.md")
@@ -112,7 +112,7 @@ def test_a_wrapped_list_item_of_a_task_does_not_repeat_its_beginning():
 
 
 def test_a_plan_is_dropped_after_four_unrelated_requests():
-    """The template of a message stood there as planned, seven requests after it was replaced."""
+    """A message template was once listed as planned seven requests after it was replaced."""
     shown = call("ExitPlanMode", APPROVED, plan=PLAN)
 
     def repeat(text, times):
@@ -176,7 +176,7 @@ def test_short_lines_of_code_in_a_plan_stay_in_their_place():
 
 
 def test_a_plan_that_is_approved_by_its_file_name_is_the_text_of_the_task():
-    """What Gemini CLI says of the approval stood in its place."""
+    """Gemini CLI's message about the approval was once shown instead."""
     path = "/tmp/plans/pools.md"
     approved = f"Plan approved. Switching to Default mode.\n\nThe plan is stored at: {path}"
     messages = [
@@ -191,7 +191,7 @@ def test_a_plan_that_is_approved_by_its_file_name_is_the_text_of_the_task():
 
 
 def test_a_log_of_tasks_is_no_task():
-    """The board on which a client had noted hundreds of tasks took a fifth of a summary."""
+    """A client's board with hundreds of tasks once took a fifth of a summary."""
     task = '{{"taskId": "f{}", "label": "probe of pool {}", "result_summary": "done at once"}}'
     board = f"[{', '.join(task.format(n, n) for n in range(4))}]"
     shown = call("bash", board, command="cat logs/task-board.json")

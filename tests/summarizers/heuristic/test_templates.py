@@ -1,4 +1,4 @@
-"""What a command or a skill demands holds while the person's request for it is the current one."""
+"""Demands of a command or a skill hold while the user's request for it is the current one."""
 
 import pytest
 
@@ -27,7 +27,7 @@ ARGUMENTS = "\n<command-args>only src/</command-args>"
 
 
 def expand(template, way, arguments=""):
-    """The messages in which clients send a command's text."""
+    """Return the messages in which clients send a command's text."""
     mark = MARK.format("review") + arguments
     match way:
         case "parts":
@@ -106,7 +106,7 @@ def test_a_rule_that_the_user_also_states_is_kept_when_the_command_is_done():
 
 @pytest.mark.parametrize("way", ["parts", "messages"])
 def test_a_commands_text_is_part_of_the_current_request(way):
-    """It stays word for word, as what the person typed behind the command does."""
+    """It stays verbatim, like the text that the user typed after the command."""
     messages = expand(REVIEW, way, ARGUMENTS)
     assert all(map(has_person, segment_messages(messages)))
     assert list(collect(messages).requests) == ["only src/", REVIEW.strip()]

@@ -1,4 +1,4 @@
-"""Edits written as text are told from the words around them."""
+"""Edits written as text are told apart from the text around them."""
 
 from itertools import starmap
 
@@ -32,7 +32,7 @@ MARKS = ["<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE", "```python", "```", "ap
 
 
 def write(path: str, old: str, new: str) -> str:
-    """As aider asks models to write it."""
+    """Return an edit in the format that aider asks models for."""
     body = f"<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE"
     return f"{path}\n```python\n{body}\n```"
 
@@ -61,7 +61,7 @@ def test_two_edits_of_a_file_in_one_fence_are_parsed() -> None:
 
 
 def test_files_changed_by_old_edits_written_as_text_are_kept() -> None:
-    """Of more than a million tokens with two edits in one old message no summary could be made."""
+    """A history of over a million tokens with two edits in one old message once had no summary."""
     edits = "\n".join((write("a.py", "x", "y"), write("b.py", "x", "y")))
     element = "<write_to_file>\n<path>c.py</path>\n<content>x</content>\n</write_to_file>"
     messages = [user("Go."), assistant(edits), user("On."), assistant(element)]
@@ -75,7 +75,7 @@ def test_files_changed_by_old_edits_written_as_text_are_kept() -> None:
 
 
 def test_an_old_example_of_a_call_changes_no_file() -> None:
-    """A person answered it, and a summary had the file."""
+    """A user once answered the example, and a summary listed the file."""
     element = "<function=write_to_file>\n<parameter=path>c.py</parameter>\n</function>"
     messages = [user("How?"), assistant(f"So:\n{element}"), user("Thanks."), *map(assistant, "123")]
     count = Profile(count=lambda message: 400_000 if message.role == "assistant" else 1)

@@ -1,5 +1,4 @@
-"""What git undid, or a command changed in a way that nobody knows, stands in no summary as if it
-held."""
+"""A summary does not present as current what git undid or a command changed in an unknown way."""
 
 import pytest
 
@@ -37,7 +36,7 @@ def files_of(*calls):
 
 
 def text_of(*calls):
-    """Return the lines that are known of the file, and whether they may differ."""
+    """Return the known lines of the file, and whether they may differ."""
     steps = read_steps([user("Go."), *(message for step in calls for message in step)])
     file = read_files(steps).get("src/pool.py")
     return ([text for _, text in file.lines], file.is_stale) if file else ([], False)
@@ -185,7 +184,7 @@ def test_a_path_given_to_git_may_be_a_suffix_of_an_absolute_path():
     steps = (read("/work/src/pool.py"), edit("/work/src/pool.py"), bash("git checkout src/pool.py"))
     assert files_of(*steps) == {"/work/src/pool.py": "restored"}
     twin = edit("/work/old/src/pool.py")
-    assert set(files_of(*steps[:2], twin, steps[2]).values()) == {"modified"}  # which is not known
+    assert set(files_of(*steps[:2], twin, steps[2]).values()) == {"modified"}  # it is unknown which one
     inside = bash("sed -i s/1/2/ src/pool.py && cd /work && git checkout src/pool.py")
     assert files_of(inside) == {"src/pool.py": "restored"}
     beside = bash("sed -i s/1/2/ old/src/pool.py && git checkout src/pool.py")

@@ -103,7 +103,7 @@ def test_a_view_ends_with_an_assistant_message_only_if_the_conversation_does(
     assert after.messages[-1].role != "assistant" or messages[-1].role == "assistant"
 
 
-# --- the five ways -------------------------------------------------------------------------------
+# --- the five placements -------------------------------------------------------------------------
 
 
 def shape(view):
@@ -186,7 +186,7 @@ def test_the_latest_request_or_else_a_prompt_to_continue_follows_the_summary():
     assert keep_behind(view, 4, PLACEMENTS["answer"]).around_summary("text")[-1].text == CONTINUE
 
 
-# --- fed back ------------------------------------------------------------------------------------
+# --- sent back -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", NAMES)
