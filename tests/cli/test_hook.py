@@ -152,7 +152,7 @@ def test_a_repeated_result_is_shown_in_full_after_the_client_compacted(client) -
         "what can go back"
     )
     asked = refold("recall", client.path, "00042 a line", "--json").json["sessions"]
-    assert [json.loads(recall("00042 a line", str(client.path)))] == asked  # from a subagent
+    assert [json.loads(recall("00042 a line", str(client.path)))] == asked  # as an agent gets it
 
 
 def test_a_repeated_failure_is_shown_in_full_each_time(client) -> None:

@@ -248,7 +248,7 @@ def test_a_bill_is_the_clients_own_cost_or_calculated_by_list_prices(home, tmp_p
     out = refold("stats", own).out
     assert "$0.2500 recorded by the client" in out
     own.write_text(own.read_text().replace("0.25", "1e999"))
-    assert read_bill(read(own)).dollars is None  # not a valid bill
+    assert read_bill(read(own)).dollars is None  # not a finite number
 
 
 def test_stats_show_the_providers_token_counts_and_the_billed_cost(home) -> None:

@@ -798,7 +798,9 @@ def test_state_that_messages_after_the_summary_update_is_not_in_it():
         assert stale not in text
     assert "/srv/a.py" in text
     broken = call("bash", "b2", "pytest: not found", command="pytest -q", error=True)
-    assert "2 failed" in run([*messages, *broken], stop=len(messages))  # the range ends before it
+    assert "2 failed" in run(
+        [*messages, *broken], stop=len(messages)
+    )  # this run did not get as far as the tests
 
 
 # --- open work -------------------------------------------------------------------------------

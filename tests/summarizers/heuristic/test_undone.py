@@ -184,7 +184,7 @@ def test_a_path_given_to_git_may_be_a_suffix_of_an_absolute_path():
     steps = (read("/work/src/pool.py"), edit("/work/src/pool.py"), bash("git checkout src/pool.py"))
     assert files_of(*steps) == {"/work/src/pool.py": "restored"}
     twin = edit("/work/old/src/pool.py")
-    assert set(files_of(*steps[:2], twin, steps[2]).values()) == {"modified"}  # it is unknown which one
+    assert set(files_of(*steps[:2], twin, steps[2]).values()) == {"modified"}  # ambiguous
     inside = bash("sed -i s/1/2/ src/pool.py && cd /work && git checkout src/pool.py")
     assert files_of(inside) == {"src/pool.py": "restored"}
     beside = bash("sed -i s/1/2/ old/src/pool.py && git checkout src/pool.py")
