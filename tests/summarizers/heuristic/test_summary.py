@@ -653,7 +653,7 @@ def test_the_current_text_of_a_file_is_that_after_the_edits():
 
 @pytest.mark.parametrize("is_numbered", [True, False])
 def test_the_current_text_of_a_file_that_was_only_read_is_shown(is_numbered):
-    """Half of the files that an agent edits next were only read. Some tools print no line numbers."""
+    """Half of the files that an agent edits next were only read. Some tools print no numbers."""
     rows = [f"value_{n} = compute({n})" for n in range(40, 49)]
     source = "\n".join(f"{n:6}\t{row}" if is_numbered else row for n, row in enumerate(rows, 40))
     messages = [user("Mend it."), *call("read", result=source, path="/srv/a.py", offset=40)]
