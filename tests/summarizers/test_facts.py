@@ -315,8 +315,7 @@ def test_a_summary_of_another_kind_is_passed_on_as_a_previous_summary():
 
 
 def test_a_long_history_is_read_in_parts_and_not_edited_unless_all_succeed():
-    """Only messages that were read are hidden, and the number of questions is limited (conformance
-    36)."""
+    """Only read messages are hidden, and the number of questions is limited (conformance 36)."""
     strategy = RetrieveFacts(CONCEPTS, piece=400)
     replies = [answer(user_preferences=[f"fact {n}"]) for n in range(9)]
     view, _, asked = run(strategy, history(), *replies)
