@@ -617,7 +617,7 @@ def test_an_edit_of_a_file_of_equal_lines_is_applied_in_time_linear_in_its_lengt
             Step("result", 1, "ok", edit, json.dumps(change)),
         ]
 
-    assert grows(read_files, work, (2_000, 8_000, 16_000)) <= WORST
+    assert grows(read_files, work, (2_000, 16_000)) <= WORST
 
 
 def test_the_tracked_text_of_a_large_file_is_dropped_after_many_edits() -> None:
@@ -804,7 +804,7 @@ def test_similar_lines_are_selected_in_time_linear_in_their_number() -> None:
         return len(selection.chosen)
 
     assert 100 < fill(500) < 250
-    assert grows(fill, lambda many: many, (500, 2_000)) <= WORST
+    assert grows(fill, lambda many: many, (500, 4_000)) <= WORST
 
 
 def test_a_patch_of_many_hunks_in_many_files_is_read_in_time_linear_in_its_length() -> None:
