@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import accumulate, chain, pairwise, product
+from itertools import chain, pairwise, product
 from math import log
 from re import _constants as names
 from re import _parser as parser
@@ -525,12 +525,22 @@ def grows(
                 else large / small
             )
             readings = chain([first], (_seconds(call, longer) for _ in range(LOOKS)))
-            longest = accumulate(readings, min)
-            shortest = accumulate((_seconds(call, shorter, 3) for _ in range(LOOKS + 1)), min)
-            looks = (exponent(*pair, times) for pair in zip(shortest, longest, strict=True))
+            pairs = zip(
+                (_seconds(call, shorter, 3) for _ in range(LOOKS + 1)), readings, strict=True
+            )
+            looks = _exponents(pairs, times)
             if (least := min_until(looks, WORST)) > WORST:
                 return least
     return 1.0
+
+
+def _exponents(pairs: Iterator[tuple[float, float]], times: float) -> Iterator[float]:
+    """Yield an exponent for each pair of times, the lower one of two: that of the least times so
+    far, and that of the pair itself, since a processor may halve its speed for seconds."""
+    shortest, longest = float("inf"), float("inf")
+    for shorter, longer in pairs:
+        shortest, longest = min(shortest, shorter), min(longest, longer)
+        yield min(exponent(shortest, longest, times), exponent(shorter, longer, times))
 
 
 def min_until(values: Iterator[float], enough: float) -> float:
