@@ -513,8 +513,8 @@ def grows(
     quick: float = QUICK,
 ) -> float:
     """Return the exponent of a function's processor time. A slow result is measured again until it
-    is low. Each look compares the least times so far: a delay of the longer text makes the exponent
-    higher, never lower, and the shorter text is read three times as often."""
+    is low (`_exponents`). The shorter text is measured three times as often, so that a delay rarely
+    makes an exponent lower."""
     for small, large in pairwise(sizes):
         longer = text(large)
         if (first := _seconds(call, longer)) > quick:
