@@ -490,7 +490,9 @@ def test_a_second_compaction_updates_the_summary():
 def test_nothing_is_compacted_without_a_policy():
     """S1-32"""
     messages = turns(8)
-    assert ContextCompactor(None, ScriptedModel([SUMMARY])).compact(messages) is None
+    compactor = ContextCompactor(None, ScriptedModel([SUMMARY]))
+    assert compactor.compact(messages) is None
+    assert compactor.view(turns(400)).edits == ()
     assert messages == turns(8)
 
 

@@ -517,8 +517,9 @@ def test_a_session_file_is_never_read_or_overwritten_as_a_sidecar(tmp_path):
     path = tmp_path / "session.jsonl"
     path.write_text('{"type":"user","message":"hello"}\n')
     for use in (lambda s: s.load(["t"]), lambda s: s.save([edit(1)]), lambda s: s.remove(["a"])):
-        with pytest.raises(StoreError, match="not a Refold sidecar"):
+        with pytest.raises(StoreError, match="not a Refold sidecar") as raised:
             use(SidecarStore(path))
+        assert "hello" not in str(raised.value), "the gateway logs the message"
     assert path.read_text() == '{"type":"user","message":"hello"}\n'
 
 

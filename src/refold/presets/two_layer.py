@@ -418,7 +418,9 @@ class ContextCompactor:
 
     def view(self, history: Any, current_question: str = "") -> View:
         """Return the view to send of a whole *history*, which is not changed, for callers that keep
-        it (X-5)."""
+        it (X-5). Without a policy nothing is compacted."""
+        if self.policy is None:
+            return self._first.show(history)
         view = self._first(history)
         return view if _is_short(view) else self._asking(current_question)(history)
 

@@ -219,7 +219,7 @@ def refuse_foreign(data: bytes) -> None:
     """Raise `StoreError` unless a file begins as a sidecar, in full or truncated."""
     head = data.partition(TORN[:-1])[0][: len(START)]
     if not START.startswith(head):
-        raise StoreError(f"not a Refold sidecar: it begins with {data[:40]!r}")
+        raise StoreError("not a Refold sidecar: its first line is not that of one")
 
 
 def _items(document: JsonObject, kind: str) -> list[Any]:
