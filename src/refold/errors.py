@@ -19,8 +19,8 @@ class FormatError(RefoldError, ValueError):
 
 
 class StoreError(RefoldError):
-    """A store that cannot be read or written. The message names the file and the cause, and quotes
-    no content, because the gateway logs it."""
+    """A store that cannot be read or written. The message names the cause, and the file if there is
+    one. It quotes no message of a conversation, because the gateway logs it."""
 
 
 class ModelNotNamed(UserWarning):

@@ -92,8 +92,8 @@ def explain_missing(package: str, extra: str) -> Iterator[None]:
 
 
 def fits_types(*types: type) -> Callable[[Body, Sequence[Any]], int]:
-    """Return the `fits` function of a codec for objects of *types*. Each such object is
-    conclusive."""
+    """Return a codec's `fits`, which rates how well a payload matches. One object of *types* is
+    enough."""
 
     def fits(body: Body, items: Sequence[Any]) -> int:  # noqa: ARG001 - as in all codecs
         """Return a score for the objects of *types* among *items*."""

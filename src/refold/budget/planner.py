@@ -347,7 +347,8 @@ def find_plan(figures: Figures, rates: Rates, survival: CallCounts | None = None
 
 def estimate_spent(figures: Figures, rates: Rates) -> float:
     """Return an estimate of a session's cost so far, in tokens of plain input: everything written
-    once, half of the current request read by each call, and answers of recorded length."""
+    once; per call a read of the fixed part and half of the rest, and an answer of `PRIOR`'s
+    length."""
     read = figures.fixed + (figures.tokens - figures.fixed) / 2
     return rates.w * figures.unedited + figures.past * (rates.r * read + rates.o * PRIOR.output)
 

@@ -183,7 +183,7 @@ class Acceptance:
 def compact_session(
     edited: EditedSession, options: CompactOptions, model: ModelOptions, ask: Asker | None
 ) -> CompactedSession:
-    """Compact one session as *options* says."""
+    """Compact one session as *options* say."""
     to = options.target(edited)
     strategies = options.adapt(model.strategies(options.strategies, to), edited.view)
     action: Action = "preview" if options.preview else "compact"

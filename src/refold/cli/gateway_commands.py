@@ -130,7 +130,8 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
 
 @contextmanager
 def _folder_of(store: str) -> Iterator[None]:
-    """Create the user's data directory if the store is in it; remove a new one that stays empty."""
+    """Around a block, create the store's folder if it is the user's; drop a new one that stays
+    empty."""
     file = file_path(store)
     if file is None:
         yield

@@ -60,7 +60,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def answer_tool_use(event: Mapping[str, Any]) -> None:
-    """Print the result of a tool as the model shall see it, if that differs."""
+    """Record a long tool result; print it as the model shall see it, if changed. Raises
+    ValueError."""
     call, tool, result = event["tool_use_id"], event["tool_name"], event["tool_response"]
     slots = list(_find_slots(tool, result))
     length = sum(len(place[key]) for place, key, _ in slots)

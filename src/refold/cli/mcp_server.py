@@ -44,7 +44,7 @@ def mcp() -> None:
 
 
 def _with_reasons(tool: Callable[..., str], failure: type[Exception]) -> Callable[..., str]:
-    """Return *tool* with its errors converted to tool errors of one line."""
+    """Return *tool* with expected errors (Refold's, click's, `OSError`) raised as tool errors."""
 
     @wraps(tool)
     def call(*args: Any, **kwargs: Any) -> str:

@@ -33,8 +33,8 @@ def user_store(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def find_store(environment: Mapping[str, str] = os.environ) -> str:
-    """Return a gateway's default store: that of an earlier gateway in this directory, or the
-    user's."""
+    """Return a gateway's default store: that in REFOLD_STORE, else that of an earlier gateway in
+    this directory, else the user's."""
     here = "refold.db"
     is_used = not environment.get(STORE) and Path(f"{here}.ledger").exists()
     return here if is_used else user_store(environment)

@@ -307,7 +307,8 @@ def _read_hidden(before: View, after: View) -> _Hidden:
 
 
 def _join(old: State, new: State) -> State:
-    """Merge two states. Of todos, failure and next step the newer wins."""
+    """Return *new* with *old*'s requests, rules, files, decisions; its plan, failure, step if
+    none."""
     return replace(
         new,
         requests=old.requests | new.requests,

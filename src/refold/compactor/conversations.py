@@ -208,8 +208,8 @@ class ConversationCache:
 
 
 def fingerprints(entries: Sequence[Any], start: int) -> Sequence[Any]:
-    """Return the entries from position *start* on. Entries of a JSON text are their
-    fingerprints."""
+    """Return what identifies the entries from *start* on: fingerprints for a JSON text, else the
+    entries themselves."""
     return entries.fingerprints(start) if isinstance(entries, JsonList) else entries[start:]
 
 

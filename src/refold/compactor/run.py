@@ -236,7 +236,7 @@ def force_turn(to: int | None, **options: Any) -> TurnOptions:
 def run_turn(
     settings: Settings, schedule: Schedule, state: ConversationState, options: TurnOptions
 ) -> TurnSteps[ConversationState]:
-    """Compact *state* if that is due, or if *options* force it."""
+    """Compact *state* if that is due and nothing holds it back, or if *options* force it."""
     check = schedule.check(state)
     if not options.forced and check.level != "hard":
         return state

@@ -216,7 +216,7 @@ class _Rendering:
         self.pieces.append([*self._take_last(), rendered])
 
     def as_piece(self, rendered: RenderedMessage) -> Piece:
-        """Return a message as a piece: the transcript's own entry if they are equal."""
+        """Return a message as a slice of the transcript if it is unchanged there, else a list."""
         message, at = rendered
         return [rendered] if at is None or self._messages[at] != message else slice(at, at + 1)
 

@@ -128,7 +128,7 @@ class View:
         return self.profile.fixed_tokens + self.estimate
 
     def count_part(self, tokens: int) -> int:
-        """Return the calibrated tokens of a part of the request with *tokens* estimated tokens."""
+        """Return how many calibrated tokens a part estimated at *tokens* adds to this view."""
         return self.profile.calibrate(self.tokens_uncalibrated + tokens) - self.tokens
 
     @cached_property

@@ -129,7 +129,7 @@ class Output:
         return False
 
     def add(self, hash: str, output: ChunkOutput) -> None:
-        """Write the output of a chunk, then its entry in the journal."""
+        """Move a chunk's output to the part files, then write its entry in the journal."""
         part, bad, journal = self._files or self._open()
         with explain_write_error(self.path):
             for place in output.parts:

@@ -278,7 +278,8 @@ class Workers(Generic[R]):
                 self._submit(chunk)
 
     def _do_alone(self, chunk: Chunk) -> R:
-        """Return the result of a chunk, with no other chunk running."""
+        """Return a chunk's result, run alone. If workers die, try each row and give up those at
+        fault."""
         for _ in range(TRIES):
             try:
                 return self._pool.submit(self.work, chunk).result()

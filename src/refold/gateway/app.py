@@ -310,8 +310,8 @@ _FORWARDED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginPolicy:
-    """Hosts and origins that may send requests, besides programs that are not browsers. The default
-    is this machine's own pages."""
+    """The host names that requests may use, and the origins whose pages may send them. Programs
+    send no origin. The default is this machine's own."""
 
     allowed_hosts: tuple[str, ...] = ()
     """Host names of the gateway besides this machine's. `*` is a wildcard."""

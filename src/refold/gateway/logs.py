@@ -206,7 +206,7 @@ class LogWriter(logging.Handler):
         self.counters = Counters()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a line to be written."""
+        """Queue a line to be written, or drop and count it if too many wait."""
         try:
             if self._process != os.getpid():
                 self._start()

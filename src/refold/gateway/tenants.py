@@ -232,7 +232,7 @@ def is_personal(name: bytes) -> bool:
 
 
 def query_keys(query: str) -> list[tuple[bytes, bytes]]:
-    """Return the keys in a query, with decoded names in lower case."""
+    """Return name (decoded, lower case) and raw value of query parameters that hold API keys."""
     if not query:
         return []
     pairs = (pair.partition("=") for pair in query.split("&"))

@@ -279,7 +279,8 @@ def compose_prompt_with_required_messages(
 
 
 def drop_unpaired(messages: Sequence[Message]) -> list[Message]:
-    """Return *messages* without calls and results that lack their counterpart among them (C3-6)."""
+    """Return *messages* without unpaired calls and results, and without messages left empty
+    (C3-6)."""
     calls = {id for message in messages for id in message.calls}
     both = calls & {id for message in messages for id in message.results}
 

@@ -219,7 +219,7 @@ def extract_conclusions(messages: Iterable[Message]) -> tuple[str, ...]:
 def extract_technical_context(
     messages: Iterable[Message], words: Words = WORDS["zh"]
 ) -> tuple[str, ...]:
-    """Return the languages of the code blocks, in order, without duplicates (S2-29)."""
+    """Return one phrase for each language of the code blocks, in order of appearance (S2-29)."""
     languages = (
         match["language"].lower() for message in messages for match in _FENCE.finditer(message.text)
     )

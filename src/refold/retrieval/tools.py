@@ -31,7 +31,8 @@ class WireCall(NamedTuple):
         return value
 
     def read_int(self, field: str, default: int) -> int:
-        """Return an integer argument, or *default* if it is missing or null. Raises ValueError."""
+        """Return a whole number (also `5.0`, `"5"`), or *default* without one. ValueError for
+        others."""
         value = self._as_object().get(field)
         if isinstance(value, float) and value.is_integer():
             value = int(value)

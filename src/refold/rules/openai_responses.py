@@ -128,7 +128,7 @@ def find_lone_reasoning(request: Request) -> Iterator[Fault]:
 
 
 def join_followers(request: Request) -> Iterator[tuple[int, int]]:
-    """Keep reasoning with the message or call after it (OA-3)."""
+    """Yield pairs not to be cut apart: reasoning and the message or call after it (OA-3)."""
     positions = _reasoning(request.messages)
     return ((at, at + 1) for at in positions if _leads_on(request.messages, at))
 

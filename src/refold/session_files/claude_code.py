@@ -265,7 +265,8 @@ def result_block(id: str, content: Any, *, is_error: bool) -> JsonObject:
 
 
 def as_blocks(content: Any) -> list[Any]:
-    """Return a message content as blocks. A string becomes one text block."""
+    """Return a message's content as blocks: a string as one text block, neither string nor list as
+    none."""
     if isinstance(content, str):
         return [text_block(content)]
     return [*content] if isinstance(content, list) else []

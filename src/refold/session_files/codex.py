@@ -227,7 +227,8 @@ def _is_user(item: Entry) -> bool:
 def _roll_back(entries: list[_Item], turns: int) -> list[_Item]:
     """Drop the last *turns* user turns.
 
-    A compaction among them stays, but its replacement loses turns instead.
+    A compaction among them is kept. Its replacement loses the turns left to drop, if it has as
+    many.
     """
     before, marks = list(entries), list[_Item]()
     while before and turns > 0:

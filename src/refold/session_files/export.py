@@ -160,7 +160,8 @@ def _claude_lines(
 def _codex_lines(
     id: str, records: Sequence[Record], session: Session, entries: Sequence[Entry], now: datetime
 ) -> Iterator[Record]:
-    """Yield all original records, then a compaction that replaces them with *entries*."""
+    """Yield all records, under the new *id*, then a compaction to *entries*. Raises
+    `FormatError`."""
     if not any(text_at(record, "type") == "session_meta" for record in records):
         raise FormatError(f"{session.path.name}: no line of it is a session_meta of Codex")
     for record in records:

@@ -36,7 +36,7 @@ Line = tuple[int, Any]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A part of a file that cannot be read."""
+    """Something in a file that was left out, changed or not understood."""
 
     line: int
     """Line number from 1; 0 for the file as a whole."""

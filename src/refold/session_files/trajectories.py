@@ -376,7 +376,7 @@ _CONFIRMATION = ("is_confirmed", "confirmation_state", "security_risk", "action_
 
 
 def _events(document: Any) -> list[Record]:
-    """Return the events of a record or a list. Older files hold them in pairs."""
+    """Return the latest branch of a record's or list's events. Older files hold events in pairs."""
     for items in (
         document,
         *(list_at(document, key) for key in ("history", "events", "trajectory")),

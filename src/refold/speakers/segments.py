@@ -401,7 +401,7 @@ def _first_words(text: str) -> str:
 
 
 def is_steering(text: str) -> bool:
-    """Return whether a client reports here that a person wrote while the model worked."""
+    """Return whether *text* is a client's report that a person wrote while the model worked."""
     text = text.lstrip()
     if carrier := _INNER_CARRIERS.get(_first_words(text)):
         return carrier.voice == "person"

@@ -232,7 +232,7 @@ class SummarizeTo:
         return int(min(share * goal, self.most + dialogue * goal))
 
     def _write_without_model(self, view: View, around: Surroundings, cap: int) -> Summary:
-        """Return the summary of what *around* surrounds; empty if a model must write it."""
+        """Return the summary of all before `around.stop`; empty if the summarizer asks a model."""
         run = tell_beside(self.summarizer, around)(view, 0, around.stop, cap)
         step = advance(run)
         run.close()

@@ -200,7 +200,8 @@ class Surroundings(NamedTuple):
     """Whether nothing follows, so that the user has to speak last (C3-4)."""
 
     def around(self, *messages: Message) -> tuple[Message, ...]:
-        """Return *messages* between those before and after them."""
+        """Return *messages* between the others. A user's `CONTINUE` is added if one has to
+        speak."""
         shown = (*self.before, *messages, *self.after)
         needs_user = (
             self.ends_view and shown and shown[-1].role == "assistant" and not shown[-1].calls

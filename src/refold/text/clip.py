@@ -76,7 +76,7 @@ def floor(text: str, at: int) -> int:
 
 
 def ceiling(text: str, at: int) -> int:
-    """Return the nearest safe cut at or after *at*."""
+    """Return the next cut from *at* on outside a cluster, or about *at* in a very long one."""
     cut = _find_cut(text, range(at, min(len(text), at + LONGEST) + 1))
     return cut + _splits_pair(text, cut)
 

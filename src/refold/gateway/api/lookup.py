@@ -231,7 +231,7 @@ def read_request(
 
 
 def _open_latest(context: ApiContext, row: SessionRow) -> tuple[Incoming, Payload]:
-    """Return the session's latest history, as a payload of its API. Raises `Problem` 409."""
+    """Return a stand-in request and the session's latest history as a payload. `Problem` 409."""
     payload = make_payload(_latest_messages(context, row), row.api, row.model)
     return Incoming(row.api, row.upstream, "/", (), b""), payload
 

@@ -296,8 +296,8 @@ def choose_asker(context: ApiContext, arguments: PreviewArguments) -> Asker | No
 
 
 def _for_range(strategy: Strategy, start: int, stop: int, length: int) -> Strategy:
-    """Return the strategy for `messages[start:stop]`: a summary of these, not of the whole
-    beginning."""
+    """Return the strategy for `messages[start:stop]`: instead of a summary of the beginning, one of
+    these. Other strategies do not change."""
     if (start, stop) == (0, length) or not isinstance(strategy, Summarize | SummarizeTo):
         return strategy
     most = strategy.max_tokens if isinstance(strategy, Summarize) else strategy.most

@@ -158,7 +158,8 @@ class DecodingThreads:
         self._pool = ThreadPoolExecutor(2, "refold-unpack")
 
     async def decode(self, body: bytes, encoding: str, limit: int) -> bytes | None:
-        """Return the result of `decode_body`."""
+        """Return the result of `decode_body`, or *body* at once and of any size if it is not
+        coded."""
         if is_identity(encoding):
             return body
         work = partial(decode_body, body, encoding, limit)

@@ -188,7 +188,7 @@ class LimitedProtocol(HttpToolsProtocol):
                 self.cycle.keep_alive = False
 
     def on_chunk_header(self) -> None:
-        """Begin a chunk."""
+        """Start to count the bytes of a chunk of the request's body."""
         self._chunk_bytes = 0
 
     def on_chunk_complete(self) -> None:

@@ -406,8 +406,8 @@ def _with_estimates(sums: Sums, call: BilledCall) -> Sums:
 def _with_bill(
     sums: Sums, call: BilledCall, tokens: Tokens, would: Tokens, rates: Rates | None, again: float
 ) -> Sums:
-    """Return *sums* with the reported tokens, their money, and what would have been. *again* is the
-    share of the call that only fetched hidden results again."""
+    """Return *sums* with the reported tokens and their cost, and both as they would be without
+    edits. *again* is the share of the call that only fetched hidden results again."""
     is_too_long = call.room is not None and would.input > call.room
     is_avoided = sums.edited and (is_too_long or call.outgoing.outcome == "retried")
     cost, would_cost = Cost(), 0

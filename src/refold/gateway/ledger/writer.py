@@ -274,8 +274,8 @@ def open_transcripts(store: str, seconds: float | None, clock: Callable[[], floa
 def create_writer(
     store: str, record: str, rates: RatesOf, counters: Counters, clock: Callable[[], float]
 ) -> LedgerWriter:
-    """Return the writer for the ledger of the gateway with this store, and for transcripts, kept
-    for *record* (`7d`; empty: none). Raises ValueError for an invalid *record*."""
+    """Return a writer of the gateway's ledger in *store*. It also keeps transcripts for *record*
+    (`7d`; empty: not at all). Raises ValueError for an invalid *record*."""
     transcripts = open_transcripts(store, parse_duration(record) if record else None, clock)
     database = open_ledger_database(store)
     sessions, calls = Sessions(database, clock), CallLog(database)

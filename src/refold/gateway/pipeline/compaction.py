@@ -157,7 +157,7 @@ def _accept(turn: Turn, preview: Preview, why: str) -> bool:
 
 
 def _request_prefetch(turn: Turn, view: View, goal: int) -> None:
-    """Schedule a background summary for when the request is under way."""
+    """Compact in the background after the request is sent, with a model and no run in progress."""
     prefetch = turn.conversation.prefetch
     if turn.resources.settings.ask is None or prefetch.is_running or prefetch.preview is not None:
         return

@@ -57,10 +57,11 @@ class EngineSession(NamedTuple):
 
 
 def open_session(turn: Turn, view: View) -> EngineSession | None:
-    """Return a request's session for its engine; None if the engine takes no names.
+    """Return a request's session for its engine; None without an engine that takes names, or in
+    shadow.
 
-    With `kv_hints`, SGLang knows a session by a new name after each compaction, so that it can drop
-    what it holds under the earlier one.
+    A client's own name is kept. Else, with `kv_hints`, SGLang gets a new name after each
+    compaction, so that it can drop what it holds under earlier ones.
     """
     settings, incoming, conversation = turn.resources.settings, turn.incoming, turn.conversation
     engine = settings.find_engine(incoming.upstream, turn.model)

@@ -342,8 +342,8 @@ def create_conversation(
     *,
     tenant: str = "",
 ) -> Conversation:
-    """Return a new conversation, which is not kept yet. *tenant* is needed if *incoming* does not
-    tell it."""
+    """Return a new conversation, not yet in `resources.conversations`. *tenant* defaults to that of
+    *incoming*'s credential."""
     tenant = tenant or tenant_of(incoming.api, incoming.credential)
     levels = resources.model_limits.for_model(incoming, model_of(payload))
     format = _codec(resources.settings, incoming)

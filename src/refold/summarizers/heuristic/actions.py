@@ -137,8 +137,8 @@ def read_words(text: str) -> str:
 
 
 def read_outcome(step: Step, check: str, checks: shell.CommandSpan) -> str:
-    """Return the outcome of a call with these *checks*, named *check*. `ok` becomes `failed` if the
-    output says so and the exit code is not its own. A search for errors that finds none is `ok`."""
+    """Return the outcome of a call. *check* names the *checks* that it runs. If a check or work has
+    no exit code of its own, its output decides. A search that finds no error is `ok`."""
     effect, text, outcome = step.effect, step.text, step.outcome
     if not effect.command:  # an exit code in a page or report is not the call's own
         return outcome if step.is_error or step.is_running else "ok"

@@ -85,12 +85,8 @@ _ASKS_PERSON = re.compile(r"(?i)user|human|follow_?up")
 _OFFERS = ("options", "choices")
 _TAGS = ("<answer>", "</answer>")
 """Tags around a tool's whole output (Cline)."""
-_ANSWER_SEPARATOR, _NEXT, _NOTE_SEPARATOR, _CLOSING = (
-    '"="',
-    '", "',
-    '" user notes: ',
-    ". You can now",
-)
+_ANSWER_SEPARATOR, _NEXT = '"="', '", "'
+_NOTE_SEPARATOR, _CLOSING = '" user notes: ', ". You can now"
 """Separators before an answer, the next question, a typed note, and the end (Claude Code)."""
 _PREVIEW_SEPARATOR = '" selected preview:'
 """Separator before the preview of a choice. A typed note follows the preview."""
@@ -243,7 +239,8 @@ def _quote_question(text: str, size: int = LONGEST_QUESTION) -> str:
 
 
 def is_demand(rule: str) -> bool:
-    """Return whether a clause of a rule opens with its binding words, if it has any."""
+    """Return whether a rule is kept in talk: not if it is short and from a group, nor if it has
+    binding words but no clause opens with them."""
     place, words = split_marker(rule)
     if place and count_columns(words, REPLY) < REPLY:
         return False  # small talk in a group

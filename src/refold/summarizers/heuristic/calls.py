@@ -438,8 +438,9 @@ def _texts_in(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _add_changes(effect: CallEffect, text: str, arguments: Any = None) -> CallEffect:
-    """Return *effect* with the changes of its call, whose *arguments* hold *text*: whole files that
-    its command writes, its patch and `sed -i`, else the replacements of an editing tool."""
+    """Return *effect* with the file changes of its call: those of its command (`sed -i` too) or of
+    a patch in *text*, else, without a command, the replacements in an editing tool's
+    *arguments*."""
     written = iter_written(effect.command, effect.place)
     changes = [Change(path, None, _split(whole)) for path, whole in written]
     changes += _iter_patch(effect, text)

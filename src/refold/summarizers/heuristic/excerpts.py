@@ -133,7 +133,7 @@ HEAD = 60
 
 
 class Excerpt(NamedTuple):
-    """A line that may be quoted."""
+    """A line of the conversation that a summary may quote, with its value and cost."""
 
     block: int
     """Index of its block in the work."""
@@ -534,8 +534,8 @@ def _render_group(heading: str, excerpts: list[Excerpt], work: Work) -> str:
 
 
 def _write_lines(lines: Iterable[Line]) -> Iterator[str]:
-    """Yield lines with their numbers. The path and keys that several JSON objects share stand once
-    above them."""
+    """Yield lines with their numbers, if known. Lines that share a heading, such as a JSON object's
+    path and keys, stand below it, without numbers."""
     for top, group in groupby(lines, key=attrgetter("top")):
         below = list(group)
         if top and len(below) > 1:

@@ -492,7 +492,8 @@ def find_first_line(command: str) -> int:
 
 
 def _find_start(words: Words) -> int:
-    """Return the first line that a program passes on, or 0 if it changes or skips lines."""
+    """Return the number of the first line that a program prints; 0 if unknown or not one plain
+    run."""
     match words:
         case ["cat", *rest] if not any(word.startswith("-") for word in rest):
             return 1
