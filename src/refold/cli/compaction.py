@@ -336,7 +336,8 @@ def find_drafts(sessions: Sequence[EditedSession]) -> list[tuple[EditedSession, 
 
 
 def write_draft(edited: EditedSession, preview: Preview) -> Path:
-    """Write a preview as the session's draft, replacing an earlier one. Raises `StoreError`."""
+    """Write a preview as a draft, in place of any of its session or history. Raises
+    `StoreError`."""
     path = draft_path(edited)
     if path is None:
         raise StoreError(f"{edited.name}: there is no place for a draft; name a store")

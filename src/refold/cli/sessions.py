@@ -243,8 +243,8 @@ class SessionEntry:
 def read_listed(
     sessions: Iterable[FoundSession], seconds: float | None, store: str
 ) -> Iterator[SessionEntry]:
-    """Yield sessions with data from their files or a gateway's *store*. After *seconds* the
-    remaining ones are not read."""
+    """Yield sessions with data from their files or a gateway's *store*; unread ones too, without
+    data: after *seconds*, or with the reason as title if reading fails."""
     start = time.monotonic()
     for file in sessions:
         if seconds is not None and time.monotonic() - start > seconds:

@@ -217,7 +217,8 @@ class Payload:
                 yield slice(at, at + 1) if new is entry else new
 
     def _encode(self, message: Message, origin: int | None, messages: Sequence[Message]) -> Wire:
-        """Encode a message, over its original entry if it has one."""
+        """Encode a message: patch its original entry, or make a new one with the latest's reasoning
+        field."""
         if origin is None:
             item = self.codec.encode(message)
             turns = (

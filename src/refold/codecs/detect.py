@@ -52,7 +52,8 @@ def fields_of(format: str | Codec | None) -> tuple[str, ...]:
 
 
 def recognize(payload: Payload, format: str | Codec | None = None) -> Payload:
-    """Return *payload* with its codec and the length of its head. Raises as `open_payload`."""
+    """Return *payload* with its codec and the number of its leading system entries. Raises as
+    `open_payload`."""
     codec = _detect(payload) if format is None else _codec_named(format, payload)
 
     def is_head(entry: Wire) -> bool:  # Refold's summaries with the role system are excluded

@@ -257,8 +257,8 @@ class Prefetch:
 
 
 class BackgroundJobs:
-    """Jobs in the *workers*' background threads. A summary may take *summary_timeout* seconds, and
-    twice as long if made ahead."""
+    """Runs jobs in background threads of *workers*. Each may work for *summary_timeout* seconds and
+    wait as long for models; twice that if it prepares a summary ahead."""
 
     def __init__(self, workers: Workers, counters: Counters, summary_timeout: float) -> None:
         self._workers, self._counters, self._timeout = workers, counters, summary_timeout

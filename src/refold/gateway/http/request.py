@@ -62,9 +62,9 @@ Chat Completions and Claude below its own paths, with its own tokens."""
 def read_head(scope: Mapping[str, Any], limits: Limits) -> RequestHead:
     """Return the head of a request from its ASGI scope.
 
-    Raises `HTTPException` if its framing is ambiguous (RFC 9112, 6.3), its host is missing or
-    repeated, its path is not absolute or has dot segments, or its headers are too many or too
-    large.
+    Raises `HTTPException` if its framing is ambiguous (RFC 9112, 6.3) or unsupported, its host is
+    repeated or (HTTP/1.1) missing, its target is not ASCII, its path is not absolute or has dot
+    segments, or its headers are too many or too large.
     """
     headers = tuple([(bytes(name), bytes(value)) for name, value in scope["headers"]])
     _check_head_size(headers, limits)

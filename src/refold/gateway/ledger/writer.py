@@ -113,7 +113,8 @@ class LedgerWriter:
                 self._thread.start()
 
     def book(self, item: Item | None) -> None:
-        """Queue *item* to be booked. None has the noted sessions written."""
+        """Queue *item*, or count it as lost if too many wait. With None, noted sessions are
+        written."""
         if self._thread is None or not self._thread.is_alive():  # a forked child has no thread yet
             self.start()
         with self._lock:

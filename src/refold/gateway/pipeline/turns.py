@@ -446,7 +446,7 @@ def session_key(headers: Mapping[str, str], body: Mapping[str, Any]) -> SessionK
 
 
 def tools_fingerprint(tools: tuple[str, ...]) -> str:
-    """Return a fingerprint of tool definitions in canonical JSON, whatever their order."""
+    """Return a fingerprint of tools (canonical JSON) in any order; empty if there are none."""
     text = "\n".join(sorted(tools)).encode("utf-8", "surrogatepass")
     return blake2b(text, digest_size=8).hexdigest() if tools else ""
 

@@ -188,9 +188,10 @@ def _read_lines(text: str, questions: Iterable[str]) -> list[PersonAnswer]:
 
 
 def find_question(text: str, reply: str) -> str:
-    """Return what a short *reply* refers to in a model's *text*: the listed options that it names,
-    else the question at the end if it is short or begins with yes or no, else the last statement if
-    it is a word or two. Empty if the reply says it itself."""
+    """Return what a *reply* below `REPLY` columns refers to in a model's *text*: options that it
+    names, else a question near the end, if the reply is short or starts with yes or no, else the
+    last statement, if the reply is a word or two. Empty if there is none, or the reply is a
+    question."""
     reply = normalize("NFKC", reply)
     width = count_columns(reply, REPLY)
     if not text or width >= REPLY or "\n" in reply or is_question(reply) or reply.endswith("呢"):

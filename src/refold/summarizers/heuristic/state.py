@@ -505,8 +505,8 @@ def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState
 
 
 def _note_git(state: State, step: Step) -> None:
-    """Mark the files that a command stages and commits. If nothing was staged since the last
-    commit, all changed files that are not usually ignored count as staged."""
+    """Mark the files that a command stages, unstages or commits. If a commit or unstaging follows
+    no staging, all changed files that are not usually ignored count as staged before."""
     git_steps = list(shell.git_steps(step.command, step.effect.place))
     is_single = sum(verb in {"commit", "amend"} for verb, _ in git_steps) == 1
     for verb, names in git_steps:
