@@ -62,7 +62,8 @@ CJK punctuation, H: Han, K: Hangul, F: full width and private, M: emoji."""
 
 
 def _classes(rest: int, *members: bytes, beyond: int) -> bytes:
-    """Return a table from ASCII bytes to the index of their group, or *rest*."""
+    """Return a table from bytes to the index of their group among *members*; *rest* for other ASCII
+    bytes, *beyond* for all from 0x80."""
     table = bytearray([rest] * 128 + [beyond] * 128)
     for number, group in enumerate(members):
         for byte in group:
@@ -88,7 +89,7 @@ PAIR_CLASSES = _classes(
     beyond=15,
 )
 """Character classes in pairs: spaces, vowels, consonants, rare letters, capitals, digits,
-punctuation, and all outside ASCII. After the last character class 0, a line end, is assumed."""
+punctuation, and all outside ASCII."""
 
 QUAD_CLASSES = _classes(
     3, b" \n\t\v\f", b"aeiouyAEIOUY", b"bcdfghjklmnpqrstvwxzBCDFGHJKLMNPQRSTVWXZ", beyond=3
@@ -198,8 +199,8 @@ def total(data: bytes) -> int:
 
 
 def pairs_of(raw: bytes) -> bytes:
-    """Return for each byte its class of `PAIR_CLASSES` (upper four bits) and that of the next
-    byte."""
+    """Return for each byte its class of `PAIR_CLASSES` (upper four bits) and that of the next byte;
+    after the last, class 0, a line end, is assumed."""
     classes = raw.translate(PAIR_CLASSES)
     text = int.from_bytes(classes, "little")
     return (text << 4 | text >> 8).to_bytes(len(classes), "little")
@@ -207,7 +208,7 @@ def pairs_of(raw: bytes) -> bytes:
 
 def fours_of(raw: bytes) -> bytes:
     """Return for each byte its class of `QUAD_CLASSES` and those of the next three bytes, two bits
-    each."""
+    each; after the last, class 0, a space, is assumed."""
     classes = raw.translate(QUAD_CLASSES)
     text = int.from_bytes(classes, "little")
     text = text << 2 | text >> 8
@@ -242,7 +243,7 @@ MAX_IMAGE_TOKENS = 1_600
 PAGE = 2_000
 """Tokens of a PDF page. Anthropic documents 1,500 to 3,000 for its text."""
 PAGE_BYTES = 50_000
-"""Assumed bytes of a PDF page, since pages are not counted."""
+"""Assumed bytes of a page of a document, since pages are not counted."""
 AUDIO_RATES = 32, 16_000
 """Audio: tokens per second (documented by Gemini) and assumed bytes per second (128 kbit/s)."""
 VIDEO_RATES = 295, 250_000
@@ -253,7 +254,8 @@ BYTES = 4
 
 
 def media_tokens(media: Media) -> int:
-    """Return tokens by the formulas of Anthropic (images, PDF) and Gemini (audio, video)."""
+    """Return tokens by the formulas of Anthropic (images, documents) and Gemini (audio, video);
+    `UNKNOWN` if the size is unknown."""
     if media.kind == "image":
         return _picture(media.width, media.height)
     if not media.size:
@@ -269,8 +271,8 @@ def media_tokens(media: Media) -> int:
 def tile_tokens(media: Media) -> int:
     """Return tokens as `media_tokens` does, with images by OpenAI's tiles (GPT-4o).
 
-    Images are scaled into 2,048 x 2,048, then to a shorter edge of 768. They cost 85 tokens, and
-    170 for each tile of 512 pixels.
+    Larger images are scaled down into 2,048 x 2,048 pixels, then to a shorter edge of 768. They
+    cost 85 tokens, and 170 for each tile of 512 x 512.
     """
     if media.kind != "image" or not (media.width and media.height):
         return media_tokens(media)
@@ -346,7 +348,8 @@ def is_estimator(count: Counter) -> bool:
 
 
 def count_fixed(system: Iterable[Part], tools: Iterable[str], text: TextCounter = estimate) -> int:
-    """Count the tokens of a system prompt and of tool definitions, each given as JSON."""
+    """Count the tokens of a system prompt, framing included unless it is empty, and of tool
+    definitions, each as JSON text."""
     prompt = sum(part_tokens(part, text) for part in system)
     return (prompt + MESSAGE if prompt else 0) + sum(text(tool) + TOOL for tool in tools)
 
@@ -417,10 +420,10 @@ def exact(vocabulary: str = "o200k_base") -> Callable[[str], int]:
     deepseek_v3, glm4, kimi_k2, mistral_v3, gemma3, ...) and needs no network. tiktoken is used for
     names that splintr does not know, if its vocabulary file is already on the machine. Special
     tokens in a text count as ordinary text, lone surrogates as U+FFFD. Texts above 100,000
-    characters are counted in pieces, split where no token crosses. In a run of more than 100,000
-    characters without a line that begins with a letter, each split may add a token.
+    characters are counted in pieces, split where no token crosses. In a run of more than 25,000
+    characters without a line that begins with a letter, a split may add a token.
 
-    Raises `RefoldError` if neither package is installed or neither knows *vocabulary*.
+    Raises `RefoldError` if no installed package knows *vocabulary*.
     """
     tried: list[str] = []
     for load in (_splintr, _tiktoken):
@@ -458,7 +461,8 @@ def _count_in_pieces(encode: Callable[[str], list[int]], text: str) -> int:
 
 
 def _cuts(text: str) -> list[int]:
-    """Return positions that split *text* into pieces of at most about `CHUNK` characters."""
+    """Return positions, from 0 to the end, between pieces of *text* of at most `CHUNK`
+    characters."""
     cuts = [0]
     while len(text) - cuts[-1] > CHUNK:
         limit = cuts[-1] + CHUNK

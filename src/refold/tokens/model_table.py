@@ -51,9 +51,9 @@ class ModelTable(Generic[T]):
     def _lookup(self, model: str) -> T | None:
         """Return the entry of *model*; None if there is none.
 
-        A host prefix (`anthropic/`, `models/`, `us.anthropic.`) is ignored, except for models that
-        many hosts serve in different ways (`open`). Without such a prefix, a tag after one of those
-        names (`:4b`) is Ollama's, which is unknown.
+        Case and a host prefix (`anthropic/`, `models/`, `us.anthropic.`) are ignored, the prefix
+        not for models that many hosts serve in different ways (`open`). Without a prefix, such a
+        name with a tag (`:4b`) is Ollama's, which is unknown.
         """
         name = _OWN.sub("", model.lower())
         bare = _HOST.sub("", name)
@@ -75,7 +75,7 @@ _WILD = re.compile(r"\[[^][]*\]|\*")
 
 
 def _rank_pattern(pattern: str) -> tuple[int, int]:
-    """Return the number of literal characters of a pattern, then its length."""
+    """Return the number of characters of a pattern outside of wildcards, then its length."""
     return len(_WILD.sub("", pattern)), len(pattern)
 
 
@@ -113,7 +113,7 @@ Windows = Callable[[str], Window | None]
 
 
 class WindowLookup(NamedTuple):
-    """A window, or the reason why there is none."""
+    """A window, or None, and a reason."""
 
     window: Window | None
     reason: str
@@ -122,8 +122,9 @@ class WindowLookup(NamedTuple):
 def find_window(model: str, given: int | Window | Windows | None = None) -> WindowLookup:
     """Return the window of *model*: *given*, or else from the table.
 
-    *given* is a number of tokens, a `Window` or a function; 0 switches the window off. The reason
-    says where the window comes from, or why there is none.
+    *given* is a number of tokens, a `Window`, or a function of the name that returns either or
+    None; 0 switches the window off. The reason says where the window comes from, or why there is
+    none.
     """
     if callable(given):
         given = given(model)
@@ -146,7 +147,7 @@ def find_window(model: str, given: int | Window | Windows | None = None) -> Wind
 
 
 def lookup_window(model: str) -> Window | None:
-    """Return the table's entry for *model*, or None."""
+    """Return the table's entry for *model*; None if it is unknown."""
     return _TABLE.lookup(model)
 
 
@@ -176,7 +177,8 @@ def prior_of(model: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Prices of one model, in US dollars per million tokens."""
+    """Prices of one model, in US dollars per million tokens. Raises ValueError for impossible
+    figures."""
 
     input: float
     output: float
@@ -214,11 +216,12 @@ class Rates:
         return self.output / self.input
 
     def for_an_hour(self) -> "Rates":
-        """Return the prices for a cache lifetime of an hour (cache marks with `ttl: 1h`)."""
+        """Return the prices for a cache lifetime of an hour (cache marks with `ttl: 1h`); the same
+        object without such a price."""
         return self if self.hour is None else replace(self, write=self.hour, lifetime=3600.0)
 
     def factor(self, tokens: int) -> float:
-        """Return the factor of the input price for a request of *tokens*."""
+        """Return the factor of the input price for a request of *tokens*; 1.0 below all cliffs."""
         return max((factor for above, factor in self.cliffs if tokens > above), default=1.0)
 
     def in_blocks(self, tokens: int) -> int:

@@ -66,7 +66,8 @@ def read_usage(usage: Any) -> Usage | None:
       level is a sum, so the model's own last iteration is read. `cache_creation` has the tokens
       written for five minutes and for an hour.
     - OpenAI Chat `prompt_tokens`, Responses `input_tokens` with details, Gemini `promptTokenCount`,
-      DeepSeek `prompt_cache_hit_tokens`, Moonshot `cached_tokens`: the input includes the cache.
+      Moonshot `cached_tokens`: the input includes the cache. Without `prompt_tokens`, DeepSeek's
+      `prompt_cache_hit_tokens` and `prompt_cache_miss_tokens` add up.
     - LiteLLM: `prompt_tokens` includes Anthropic's cache fields beside it.
     - Converse: `inputTokens`, `cacheReadInputTokens`, `cacheWriteInputTokens` add up.
     - pi: `input`, `cacheRead`, `cacheWrite` add up. OpenCode: `input` and the fields of `cache`.
@@ -109,7 +110,8 @@ def _anthropic_sum(usage: Mapping[str, Any], calls: int = 1) -> Usage:
 
 
 def _by_term(usage: Mapping[str, Any], total: str, terms: str) -> tuple[int, int | None]:
-    """Return the tokens written to a cache, and the part of them that is kept for an hour."""
+    """Return the tokens written to a cache, and the part of them that is kept for an hour; None for
+    the latter if the *terms* are missing or zero."""
     counts = {name: _whole(count) for name, count in _object(usage, terms).items()}
     written = _int(usage, total) or sum(counts.values())
     if not any(counts.values()):
