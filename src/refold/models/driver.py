@@ -18,15 +18,16 @@ Effect = Callable[[], Any]
 """A blocking call, such as loading from a store. The sync driver calls it, the async one runs it in
 a thread."""
 Asker = Callable[[Ask], Answer | Awaitable[Answer | None] | None]
-"""Sync or async."""
+"""A model or function, sync or async."""
 AsyncAsker = Callable[[Ask], Awaitable[Answer | None]]
 
 # --- drivers -----------------------------------------------------------------------------------
 
 
 def drive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None) -> T:
-    """Run a generator to its end. Without *ask* no question is answered; exceptions of *ask* become
-    failed answers. Interrupts propagate and close the generator."""
+    """Run a generator to its end and return its value. Without *ask* the answer to each question is
+    None; exceptions of *ask* become failed answers. Those of effects, and interrupts, propagate and
+    close the generator."""
     with closing(run):
         reply: Any = None
         while True:
@@ -55,8 +56,9 @@ async def adrive(run: Generator[Ask | Effect, Any, T], ask: Asker | None = None)
 
 
 async def call_in_thread(function: Callable[..., T], *values: Any) -> T:
-    """Call a model or a store in a thread. A StopIteration, such as from `next` on exhausted
-    answers, would never reach the awaiting code, so it becomes a RuntimeError."""
+    """Call a model or a store in a thread and return its value. A StopIteration, such as from
+    `next` on exhausted answers, would never reach the awaiting code, so it becomes a
+    RuntimeError."""
 
     def call() -> T:
         try:
@@ -91,7 +93,8 @@ def as_model(function: Callable[[Ask], Any]) -> "FunctionModel":
 
 
 def require_asker(ask: T) -> T:
-    """Return *ask*. Raises TypeError if it cannot be called, such as a chat model of LangChain."""
+    """Return *ask*, which may be None. Raises TypeError if it cannot be called, such as a chat
+    model of LangChain."""
     if ask is not None and not callable(ask):
         raise TypeError(
             f"a model is a function of an Ask, and {type(ask).__name__} is none; a chat model of "
@@ -110,7 +113,8 @@ def ask_safely(ask: Callable[[Ask], Any], question: Ask) -> Answer | None:
 
 
 def ask_as_text(ask: Ask) -> str:
-    """Return the ask as one text. Each message has its role as a heading."""
+    """Return the ask as one text: system prompt, messages, each with its role as a heading, and
+    prompt."""
     messages = [f"[{message.role}]\n{message.text}" for message in ask.messages]
     return "\n\n".join(text for text in (ask.system, *messages, ask.prompt) if text)
 
@@ -145,8 +149,8 @@ class FunctionModel:
 
 
 def as_async(ask: Callable[[Ask], Any]) -> Callable[[Ask], Awaitable[Answer | None]]:
-    """Return *ask* as an async function: a model's `acall`, an async function, or a sync one in a
-    thread."""
+    """Return *ask* as an async function: a model's `acall`, *ask* itself if it is async, or a
+    function that calls it in a thread."""
     acall = getattr(ask, "acall", None)
     if acall is not None:
         return acall  # type: ignore[no-any-return]

@@ -18,11 +18,11 @@ from refold.tokens.usage import Usage
 
 
 class CircuitBreaker:
-    """Opens after this number of failures in a row. A success closes it.
+    """Opens after *failures* failures in a row. A success closes it.
 
     While it is open, no automatic run asks a model, but runs that a user starts do. With
-    *cooldown*, one automatic run is allowed each time these seconds pass; without it, the breaker
-    stays open until a success or `record_success()`. Fallbacks can share a breaker. Thread-safe.
+    *cooldown*, one automatic run is allowed each time these seconds pass; without it, none until a
+    success or `record_success()`. Fallbacks can share a breaker. Thread-safe.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether enough runs failed in a row."""
+        """Whether at least *failures* runs failed in a row."""
         return self.failures_in_a_row >= self.failures
 
     def allows(self) -> bool:
@@ -147,7 +147,8 @@ class Fallback:
         return manual
 
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer | None:
-        """Answer the ask. An interrupt also stops the model's work."""
+        """Answer the ask; None if every model returns None. A model that runs longer than *within*
+        seconds is not interrupted."""
         run = self._answer(within)
         step = advance(run)
         while not isinstance(step, End):

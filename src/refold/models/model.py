@@ -78,7 +78,8 @@ def standalone_request(ask: Ask, format: str) -> ModelRequest:
 
 
 def alternating_turns(ask: Ask) -> list[tuple[str, str]]:
-    """Return role and text of each turn, the prompt last. Roles alternate and the user begins."""
+    """Return role and text of each turn, the prompt last. Roles alternate and the user begins:
+    messages of one role in a row are joined."""
     turns: list[tuple[str, str]] = []
     for message in (*ask.messages, user(ask.prompt)):
         if turns and turns[-1][0] == message.role:
@@ -111,7 +112,8 @@ def continue_request(ask: Ask, formats: Iterable[str], window: int | None) -> Mo
 
 
 def complete_body(request: ModelRequest, model: str, max_tokens: int, cap: str) -> JsonObject:
-    """Return the request's body with *model*, if it names none, and its output cap.
+    """Return the request's body with *model*, if it names none, and an output cap of *max_tokens*
+    and the tokens reserved for thinking.
 
     *cap* is the field for the cap in Chat Completions, if the request has none.
     """
@@ -154,7 +156,8 @@ def _entries_with_prompt(codec: Codec, body: Body, prompt: str) -> list[Any]:
 
 
 def _thinking_budget(body: Body) -> int:
-    """Return the thinking tokens of an Anthropic request, which count towards the cap."""
+    """Return the thinking tokens of an Anthropic request, which count towards the cap; 0 if it
+    sets none."""
     budget = dig(body, "thinking", "budget_tokens")
     return budget if isinstance(budget, int) else 0
 
@@ -185,7 +188,7 @@ writes."""
 
 
 def with_cost(answer: Answer, price: Price | None) -> Answer:
-    """Return the answer with its cost."""
+    """Return the answer with its cost; unchanged without a price or usage."""
     usage = answer.usage
     if price is None or usage is None:
         return answer

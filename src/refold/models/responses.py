@@ -86,7 +86,8 @@ def answer_of_timeout(seconds: float) -> Answer:
 
 
 def shorten_error(text: str, secrets: Iterable[str | None] = ()) -> str:
-    """Return an error's text as one short line, without *secrets* and possible keys."""
+    """Return an error's text as one line of at most `ERROR_LIMIT` characters, with *secrets* and
+    possible keys replaced by `***`."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")
@@ -120,7 +121,7 @@ def failure_of_status(status: int, text: str, headers: Mapping[str, str]) -> Fai
 
 
 def _headers(error: Exception) -> Mapping[str, str]:
-    """Return the reply's headers. LiteLLM has its own attribute for them."""
+    """Return the reply's headers; empty without any. LiteLLM has its own attribute for them."""
     headers = getattr(error, "litellm_response_headers", None) or getattr(
         getattr(error, "response", None), "headers", None
     )
@@ -128,7 +129,8 @@ def _headers(error: Exception) -> Mapping[str, str]:
 
 
 def retry_after(headers: Mapping[str, Any]) -> float | None:
-    """Return the seconds to wait, from `retry-after-ms` or `retry-after` (seconds or a date)."""
+    """Return the seconds to wait, from `retry-after-ms` or `retry-after` (seconds or a date); None
+    if neither can be read."""
     lower = {str(name).lower(): str(value).strip() for name, value in headers.items()}
     milliseconds, text = _number(lower.get("retry-after-ms")), lower.get("retry-after", "")
     if milliseconds is not None:
@@ -186,7 +188,8 @@ _FINISHES = {word: finish for finish, words in _WORDS.items() for word in words.
 
 
 def read_finish(word: str) -> str:
-    """Return the finish reason for a provider's word. Unknown words are unchanged."""
+    """Return the finish reason (`stop`, `length`, `filter`, `tool`) for a provider's word. Unknown
+    words are unchanged."""
     return _FINISHES.get(word.lower(), word)
 
 
@@ -257,8 +260,8 @@ def _text(content: Any, kind: str) -> str:
 
 
 def _unreadable(reply: Record) -> Answer:
-    """Return the error of a reply with a success status but no answer. Some routers send errors
-    so."""
+    """Return the failed answer for a reply with a success status but no answer. Some routers send
+    errors this way."""
     error = object_at(reply, "error")
     code, text = error.get("code"), str(error.get("message") or "the reply holds no answer")
     if isinstance(code, int) and code >= 400:
