@@ -91,7 +91,7 @@ _PERSON_TAG = re.compile(
 )
 """Other tags that indicate a person's words."""
 ENVELOPE = Carrier("tool", "message's envelope")
-"""Metadata that a chat gateway puts before a person's message: the sender, and events since."""
+"""Metadata that a chat gateway puts before a person's message: the sender, and recent events."""
 REQUEST_CONTEXT_KINDS = frozenset({SELECTED.kind, OPENED.kind, ENVELOPE.kind})
 """Kinds of texts that stay with their request as long as it is the current one."""
 NAMED_SHARE = 2 / 3
@@ -262,7 +262,7 @@ _EDITOR_HEADINGS = (
 )
 """Beginnings of a text with an editor's context before the request (Codex in an editor)."""
 _OPEN_FILES, _SELECTION = _EDITOR_HEADINGS[0], "\n## Active selection of the file:"
-"""The first heading lists only names, unless the second follows."""
+"""Below the first heading are only file names, unless the second follows."""
 REQUEST_HEADINGS = ("## My request for Codex:", "## My request:")
 """Beginnings of the line between context and request."""
 REQUEST_HEADING = re.compile(f"^(?:{'|'.join(map(re.escape, REQUEST_HEADINGS))})", re.MULTILINE)
@@ -410,8 +410,8 @@ def read_envelope(text: str) -> tuple[str, Carrier] | None:
 
 
 def _skip_parts(text: str, at: int) -> tuple[int, bool]:
-    """Return the end of the envelope parts at *at*, and whether the last one names the sender.
-    Everything after that one is the sender's."""
+    """Return the end of the envelope parts at *at* (*at* itself without any), and whether the last
+    one names the sender. Everything after that one is the sender's."""
     while part := _ENVELOPE.match(text, at):
         at = part.end()
         if _FROM.match(part[0].lstrip()):
@@ -420,7 +420,7 @@ def _skip_parts(text: str, at: int) -> tuple[int, bool]:
 
 
 def has_queue(text: str) -> bool:
-    """Return whether the envelope announces several queued messages."""
+    """Return whether a text begins with an envelope that announces several queued messages."""
     envelope = read_envelope(text)
     return bool(envelope and "---\nQueued #1\n" in _FIRST.split(envelope[0], 1)[0])
 
@@ -459,7 +459,8 @@ def read_sender(envelope: str) -> str:
 
 
 def read_name(name: str) -> str:
-    """Return a sender's name as it can be used in a marker."""
+    """Return a sender's name for a marker: one line of at most `LONGEST_NAME` characters, with
+    parentheses instead of brackets."""
     return one_line(name, LONGEST_NAME).translate(_BRACKETS)
 
 
@@ -470,13 +471,13 @@ _SPEAKER = re.compile(
 
 
 def read_speaker(text: str) -> str:
-    """Return the name at the beginning of a text, or an empty string."""
+    """Return the name before a colon at the beginning of a text, or an empty string."""
     return read_name(match[1]) if (match := _SPEAKER.match(text)) else ""
 
 
 def find_speakers(texts: Sequence[str]) -> set[str]:
-    """Return the names in a group whose words come as one person's, or an empty set. Most texts
-    must begin with a name, and several names must be repeated."""
+    """Return the names in a group whose words come as one person's, or an empty set. At least two
+    names must be repeated, and two thirds of the texts must begin with one of these."""
     counts = Counter(filter(None, map(read_speaker, texts)))
     names = {name for name, count in counts.items() if count > 1}
     is_group = len(names) > 1 and sum(map(counts.__getitem__, names)) >= NAMED_SHARE * len(texts)
@@ -484,22 +485,22 @@ def find_speakers(texts: Sequence[str]) -> set[str]:
 
 
 def mark_sender(sender: str, words: str) -> str:
-    """Put a marker of the *sender*, if there is one, before words, in place of their own name."""
+    """Return *words* with a marker of the *sender*, if any, instead of that name before them."""
     match = _SPEAKER.match(words) if sender else None
     words = words[match.end() :] if match and read_name(match[1]) == sender else words
     return f"[from {sender}] {words}" if sender else words
 
 
 def split_marker(words: str) -> tuple[str, str]:
-    """Return the marker of a tool result or sender before words, if any, and the words."""
+    """Return the marker before words, of a tool result or sender or empty, and the words after."""
     if sender := FROM_SENDER.match(words):
         return sender[0], words[sender.end() :]
     return (IN_RESULT if words.startswith(IN_RESULT) else "", words.removeprefix(IN_RESULT))
 
 
 def read_earlier_messages(envelope: str) -> str:
-    """Return earlier messages of others from an envelope: in a group those since the model's last
-    answer, and the message that is replied to."""
+    """Return earlier messages of others from an envelope, as lines `sender: words`: in a group
+    those since the model's last answer, and the message that is replied to."""
     values = [parse_or_none(text) for _, text in _RECORD.findall(envelope)]
     rows = chain.from_iterable(value if isinstance(value, list) else [value] for value in values)
     lines = [

@@ -191,7 +191,7 @@ def _find_client_labels(
 
 
 def _label(segment: Segment) -> str:
-    """Return the first line of a person's text if it ends with a colon and more follows."""
+    """Return the first line of a person's text if a colon ends it and more follows, else ""."""
     text = segment.text.lstrip()
     if not _is_person(segment) or segment.was_in_result or is_steering(text) or _is_marked(text):
         return ""
@@ -225,7 +225,8 @@ def is_report(message: Message) -> bool:
 
 
 def request_text(message: Message) -> str:
-    """Return the person's own words in *message*, in any role, without the client's wrapper."""
+    """Return the person's own words in *message*, without the client's wrapper; empty if there are
+    none, as in an assistant message."""
     own = map(own_words, filter(_is_person, segments(message)))
     return "\n\n".join(filter(None, own))
 
@@ -242,7 +243,8 @@ def first_request(payload: Any, format: str) -> str:
 
 
 def find_folder(spoken: Segmented) -> str:
-    """Return the working directory that a client reports; empty if it reports none or several."""
+    """Return the working directory that a client reports, without a slash at its end; empty if it
+    reports none or several."""
     folders = {
         folder[1].rstrip("/\\")
         for segments in spoken
@@ -253,8 +255,9 @@ def find_folder(spoken: Segmented) -> str:
 
 
 def dialogue_share(messages: Sequence[Message], spoken: Segmented) -> float:
-    """Return the fraction of assistant messages that a person answers: 1 in a chat, near 0 if the
-    model works with tools. *spoken*, the segments, may extend beyond *messages*."""
+    """Return the number of a person's messages per assistant message, at most 1: 1 in a chat, near
+    0 if the model works with tools, 0 without assistant messages. *spoken*, the segments, may
+    extend beyond *messages*."""
     answers = sum(message.role == "assistant" for message in messages)
     people = sum(map(has_person, spoken[: len(messages)]))
     return min(1.0, people / answers) if answers else 0.0
@@ -357,7 +360,8 @@ def is_final(message: Message) -> bool:
 
 
 def answer_text(message: Message) -> str:
-    """Return the model's words in a message, including those in a call that ends its turn."""
+    """Return the model's words in a message, including those in a call that ends its turn, without
+    directives to a gateway."""
     calls = (part for part in message.parts if isinstance(part, ToolCall))
     values = [parse_or_none(call.arguments) for call in calls if call.name in ENDING_TOOLS]
     texts = (first_text(values, key) for key in ENDING_WORDS)
@@ -481,7 +485,7 @@ class _TokenRoom:
     remaining: int
 
     def takes(self, spoken: Sequence[Segment]) -> bool:
-        """Use up tokens for segments and return whether they fit. After a failure nothing fits."""
+        """Subtract the tokens of segments and return whether they fit; if not, none fit later."""
         texts = (Message("user", (Text(segment.text),)) for segment in spoken)
         self.remaining -= sum(map(self.count, texts))
         return self.remaining >= 0

@@ -179,7 +179,7 @@ def segments(message: Message) -> Spoken:
 
 def _find_quoted(message: Message) -> tuple[Container[int], str]:
     """Return the indexes of parts with the contents of a preceding result, or of files that a
-    person names, and their kind."""
+    person names, and their kind. Without such parts, return an empty range."""
     texts = [
         part.text.strip() if isinstance(part, Text | ToolResult) else "" for part in message.parts
     ]
@@ -210,7 +210,7 @@ def steering_texts(result: ToolResult) -> list[str]:
 
 
 def own_words(segment: Segment) -> str:
-    """Return a person's segment without the client's wrapper, marked if from a tool result."""
+    """Return a person's words without the client's wrapper, after `IN_RESULT` if from a result."""
     words = _without_wrapper(segment.text.removeprefix(LIFTED).strip())
     was_in_result = segment.was_in_result or segment.text.startswith(LIFTED)
     return IN_RESULT + words if was_in_result and words else words
@@ -244,7 +244,7 @@ def _without_wrapper(text: str) -> str:
 
 
 def name_senders(spoken: Sequence[Spoken]) -> list[Spoken]:
-    """Return the segments of messages with their senders, without them if there is only one."""
+    """Return the segments of each message with their senders; without senders if all are of one."""
     texts = [s.text for own in spoken for s in own if s.voice == "person" and not s.sender]
     if names := find_speakers(texts):
         spoken = [tuple(_name_speaker(s, names) for s in own) for own in spoken]
@@ -339,7 +339,7 @@ def _split_message(text: str, role: str) -> Iterator[tuple[str, Carrier]]:
 
 
 def _carrier_of_text(bare: str, role: str) -> Carrier | None:
-    """Return the carrier of a text if its first words decide it as a whole."""
+    """Return the carrier of a text if its first words, or its last line, decide it; else None."""
     if (call_id := CALL_ID.match(bare)) and not CALL_ID.match(bare, call_id.end()):
         return TOOL if _carrier_of_text(bare[call_id.end() :], role) is TOOL else None
     if bare.startswith(("<command-name>", "<command-message>")):
@@ -469,8 +469,8 @@ def _find_marked_elements(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _element_end(text: str, opening: "re.Match[str]") -> int:
-    """Return the end of an element, or -1. One with tool output ends at its last closing tag, since
-    the output may contain others; a client's note ends before the next note."""
+    """Return the end of an element, or -1 if it is open. One with tool output ends at its last
+    closing tag, since the output may contain others; a client's note ends before the next one."""
     if opening.re is _OPENING_TAG and opening[3]:
         return opening.end()
     tag, begin = opening[1], opening.end()
@@ -541,7 +541,7 @@ def _without_elements(text: str) -> str:
 
 
 def _unwrap_lines(text: str) -> str:
-    """Join a line to a long previous one that ends in mid-sentence: an editor wrapped it."""
+    """Join a line that begins small to a long one that ends in mid-sentence: it was wrapped."""
     pieces, is_open = list[str](), False
     for line in text.splitlines():
         begins = line.lstrip()[:1]

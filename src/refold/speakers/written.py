@@ -71,7 +71,8 @@ def restore_calls(
 
 def _restore_written(message: Message, following: Spoken, at: int) -> Message:
     """Return an assistant message with the calls and edits of its text as parts, with ids made from
-    *at*. They stay text if a person answers them, judged by the segments *following* it."""
+    *at*; the same object if there are none. They stay text if a person answers them, judged by the
+    segments *following* it."""
     if is_refused(following) or not any(mark in message.text for mark in _MARKS):
         return message
     text, edits = split_edits(message.text)
