@@ -79,21 +79,21 @@ READERS: tuple[Reader, ...] = (
     plain.KIMI_READER,
     plain.READER,
 )
-"""Readers, in the order in which they are tried on a file."""
+"""Readers, in the order in which they are tried on a file; the first that matches reads it."""
 
 
 def read(path: Path | str, id: str = "") -> Session:
-    """Read the session in a file. If there are several, read the one whose id starts with *id*, or
-    the latest if *id* is empty.
+    """Read the session in a file: of several the latest whose id starts with *id*.
 
-    Raises `FormatError` if it is no session file (the message names each format that was tried and
-    why it does not match), `OSError` if it cannot be opened.
+    Raises `FormatError` if no id does or it is no session file (the message names each format that
+    was tried and why it does not match), `OSError` if it cannot be opened.
     """
     return _select(open_path(Path(path)), id)
 
 
 def read_bytes(data: bytes, name: str = "stdin", id: str = "") -> Session:
-    """Read the session in the bytes of a file, such as standard input. Raises `FormatError`."""
+    """Read the session in the bytes of a file, such as standard input, like `read`. *name* stands
+    for its path. Raises `FormatError`."""
     return _select(open_bytes(data, name), id)
 
 
@@ -126,7 +126,8 @@ def _load(source: Source, format: str) -> Iterator[Session]:
 
 
 def has_session(path: Path, sample: Sequence[tuple[int, Any]]) -> bool:
-    """Return whether a file is one session, by its first lines (numbers and values)."""
+    """Return whether a file is one session, by its first lines (numbers and values). Raises
+    `FormatError` for other files that a client writes."""
     source = Source(path, BytesIO, tuple(sample), sample[0][1] if len(sample) == 1 else None)
     return any(not reader.mismatch(source) for reader in READERS)
 
@@ -158,8 +159,8 @@ def discover(home: Path, env: Mapping[str, str], on_error: OnError = str) -> lis
     """Find the sessions that clients keep on this machine, latest first, without reading them.
 
     *home* is the user's home directory. The environment *env* may set CLAUDE_CONFIG_DIR,
-    CODEX_HOME, COPILOT_HOME, GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB. Unreadable directories
-    and files are left out, and *on_error* is called with their errors.
+    CODEX_HOME, CONTINUE_GLOBAL_DIR, COPILOT_HOME, GEMINI_CLI_HOME, XDG_DATA_HOME and OPENCODE_DB.
+    Unreadable directories and files are left out, and *on_error* is called with their errors.
     """
     finds = [reader.find for reader in READERS if reader.find]
     return sorted(

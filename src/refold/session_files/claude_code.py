@@ -245,7 +245,7 @@ def is_summary(record: Record) -> bool:
 
 
 def metadata(record: Record) -> Record:
-    """Return the metadata of a compaction boundary. The SDK uses a snake case key."""
+    """Return the metadata of a compaction boundary, or {}. The SDK uses a snake case key."""
     return object_at(record, "compactMetadata") or object_at(record, "compact_metadata")
 
 
@@ -338,7 +338,8 @@ def _first_results(nodes: Iterable[Node]) -> Results:
 
 
 def _add_answer(session: SessionBuilder, nodes: Iterable[Node], results: Results) -> None:
-    """Add one message of the model from all its lines, then the results of its calls."""
+    """Add one message of the model from those of its lines that were not added yet, then the
+    results of its calls."""
     nodes = [node for node in nodes if node.id not in session.index]
     blocks = _blocks(nodes)
     if not blocks:
@@ -354,7 +355,7 @@ def _add_answer(session: SessionBuilder, nodes: Iterable[Node], results: Results
 
 
 def _blocks(nodes: Iterable[Node]) -> list[Entry]:
-    """Return all blocks. A call that is on two lines appears once."""
+    """Return all blocks but blank text. A call that is on two lines appears once."""
     blocks, calls = list[Entry](), set[str]()
     for node in nodes:
         for block in as_blocks(dig(node.record, "message", "content")):
@@ -482,7 +483,8 @@ def _clear_results(entry: Entry, ids: set[str]) -> Entry:
 
 
 def restore_results(session: SessionBuilder, left_out: Mapping[str, Sequence[LeftOut]]) -> None:
-    """Restore results that `refold hook` shortened. `first_sight` gets what the model saw."""
+    """Restore results that `refold hook` shortened, from *left_out* by call id. `first_sight` gets
+    what the model saw."""
     for at, entry in enumerate(session.messages) if left_out else ():
         blocks = list_at(entry.get("content"))
         whole = [
@@ -509,7 +511,8 @@ def _put_back(block: Any, rows: Sequence[LeftOut]) -> Any:
 
 
 def _restore(text: str, rows: Sequence[LeftOut]) -> str:
-    """Return the original of a text, whether or not the client numbered its lines."""
+    """Return a text with all that was left out of it, whether or not the client numbered its
+    lines."""
     for row in rows:
         shown, whole = (_number(lines, row.line) for lines in (row.shown, row.text))
         if not row.line or shown not in text:

@@ -122,7 +122,7 @@ def save_first_sight(edited: EditedSession) -> None:
 
 
 def opening_words(session: Session) -> str:
-    """Return the first request of a session, from its first twelve entries."""
+    """Return the first request of a session, from its first twelve entries; empty without one."""
     opening = {**session.body, FIELDS[session.format]: session.messages[:12]}
     return first_request(opening, session.format)
 
@@ -236,7 +236,8 @@ def undo_edits(
     They are removed from the store, and the ledger records it (`Compactor.revert`). Thinking that
     was signed while an edit showed is bound to it and is hidden (AN-7). If all edits from one on
     are reverted and there are no newer messages, nothing is bound to them, and the session is
-    exactly as before. Raises `EditError` for an unknown id, `StoreError`.
+    exactly as before. A session without edits is returned as it is. Raises `EditError` for an
+    unknown id, `StoreError`.
     """
     edits = edited.view.edits
     if not edits:

@@ -307,7 +307,8 @@ def read_infos(session: Session) -> list[Record]:
 
 
 def new_id(now: datetime) -> str:
-    """Return a new session id in the client's scheme: the latest sorts first."""
+    """Return a new session id in the client's scheme, made of the time and random digits: the
+    latest sorts first."""
     count = int(now.timestamp() * 1000) * 0x1000 + 1
     return f"ses_{~count & 0xFFFFFFFFFFFF:012x}{token_hex(7)}"
 

@@ -73,7 +73,8 @@ class StoredMessage:
 
 
 def build_session(session: SessionBuilder, row: Record, stored: list[StoredMessage]) -> Session:
-    """Return a session from its messages and its database row, or the same from a file."""
+    """Return a session from its messages and its row in the database, or the same fields of a
+    file."""
     session.id, session.title = text_at(row, "id"), text_at(row, "title")
     session.cwd = text_at(row, "directory")
     session.started = parse_time(row.get("time_created"))
@@ -97,7 +98,7 @@ def build_session(session: SessionBuilder, row: Record, stored: list[StoredMessa
 
 
 def _before_revert(stored: list[StoredMessage], revert: Record) -> list[StoredMessage]:
-    """Return the messages without those that the user reverted."""
+    """Return the messages before the point to which the user reverted; all without such a point."""
     ids = [message.id for message in stored]
     if (id := text_at(revert, "messageID")) not in ids:
         return stored

@@ -116,7 +116,7 @@ def _is_answer(record: Record) -> bool:
 
 
 def _unknown_kinds(record: Record) -> Iterator[str]:
-    """Yield the type of each part of a record that is not read here."""
+    """Yield the unknown type or role of a record, or the unknown types of its parts."""
     if (kind := text_at(record, "type")) not in ENTRIES:
         yield kind
     elif kind == "message" and (role := text_at(record, "message", "role")) not in ROLES:

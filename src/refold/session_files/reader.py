@@ -90,7 +90,8 @@ class Session:
     first_sight: tuple[Compaction, ...] = ()
     """Tool results that `refold hook` shortened before the model saw them."""
     usage: tuple[tuple[int, Record], ...] = ()
-    """(position, the provider's usage report) for each `messages[:position]`, prompt and answer."""
+    """(position, the provider's usage report) of each call; `messages[:position]` are its prompt
+    and answer."""
     problems: tuple[Problem, ...] = ()
     is_respelled: bool = False
     """Whether calls or results had a form that no API accepts, and were rewritten."""
@@ -124,7 +125,8 @@ class Session:
 
 
 def join_content(content: Any) -> str:
-    """Return the text of a message content: a string or a list of parts."""
+    """Return the text of a message content: a string, or a list of parts, joined by line breaks;
+    empty for anything else."""
     if isinstance(content, str):
         return content
     return "\n".join(text_at(block, "text") for block in objects_in(content))
@@ -205,7 +207,7 @@ class SessionBuilder:
         self.problems.append(Problem(line, text))
 
     def add(self, entry: Entry, *, is_result: bool = False) -> None:
-        """Add an entry. Consecutive results are merged into one entry, as they are sent."""
+        """Add an entry. A result right after another is merged into its entry, as they are sent."""
         if is_result and self.is_after_result:
             parts, last = "parts" if self.format == "gemini" else "content", self.messages[-1]
             self.messages[-1] = {**last, parts: [*last[parts], *entry[parts]]}
@@ -214,7 +216,7 @@ class SessionBuilder:
         self.is_after_result = is_result
 
     def say(self, role: str, content: Any, **fields: Any) -> None:
-        """Add a message."""
+        """Add a message. Falsy *fields* are left out."""
         self.add({"role": role, "content": content, **without_empty(fields)})
 
     def call(
@@ -248,7 +250,7 @@ class SessionBuilder:
         self.usage.append((self.position, usage))
 
     def note_time(self, value: Any) -> None:
-        """Extend the session's time span to a record's time. Anything else is ignored."""
+        """Extend the session's time span to a record's time. What is no time is ignored."""
         if when := parse_time(value):
             self.started = min(when, self.started or when)
             self.updated = max(when, self.updated or when)
@@ -273,7 +275,8 @@ class SessionBuilder:
             self.note(f"left out, as it is on other branches: answers of the model ({answers:,})")
 
     def build(self) -> Session:
-        """Return the session. Raises `FormatError` if all its messages are of unknown kinds."""
+        """Return the session. Raises `FormatError` if it has no messages, but unknown kinds of
+        records."""
         self.unknown.pop("", None)
         if self.unknown:
             shown = [f"{kind[:40]!r} ({n:,})" for kind, n in self.unknown.most_common(SHOWN_KINDS)]
@@ -307,7 +310,8 @@ class SessionBuilder:
 
 
 def write_call(id: str, name: str, arguments: Any) -> Entry:
-    """Return a tool call in Chat Completions format. Arguments that are no string become JSON."""
+    """Return a tool call in Chat Completions format. Arguments that are no string become JSON, and
+    None becomes `{}`."""
     if not isinstance(arguments, str):
         arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -393,7 +397,7 @@ def _is_call(part: Any) -> bool:
 
 
 def _write_call(call: Any) -> Any:
-    """Convert a call that has name and arguments at its top level."""
+    """Convert a call that has name and arguments at its top level; return others unchanged."""
     name = text_at(call, "name")
     if not name or "function" in call or "custom" in call:
         return call
@@ -497,8 +501,8 @@ def _convert_actions(messages: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def _find_action(message: Entry) -> tuple[str, str] | None:
-    """Return an assistant message's text without its only block of shell commands, and these. None
-    if it has no such block or several."""
+    """Return an assistant message's text without its only block of shell commands, and the
+    commands. None if it has no such block or several."""
     if text_at(message, "role") != "assistant" or message.get("tool_calls"):
         return None
     before, command, after = _split_block(text_at(message, "content"))
@@ -508,7 +512,8 @@ def _find_action(message: Entry) -> tuple[str, str] | None:
 
 
 def _split_block(text: str) -> tuple[str, str | None, str]:
-    """Return the text before the first block, its commands (None without one), and the rest."""
+    """Return the text before the first block, its commands, and the text after it; without a block,
+    the whole text, None and an empty string."""
     if opening := _OPENING.search(text):
         command, closing, rest = text[opening.end() :].partition(_CLOSING)
         if closing:

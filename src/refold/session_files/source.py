@@ -235,7 +235,8 @@ class _Frames(RawIOBase):
 OnError = Callable[[OSError], object]
 """Callback for the error of each path that could not be read."""
 HEAD_SIZES = 8_192, 262_144
-"""Bytes of a file that are searched for its working directory (a Codex header is long)."""
+"""First bytes of a file that are searched in turn for its working directory (a Codex header is
+long)."""
 NAMES = {
     "claude_code": "Claude Code",
     "codex": "Codex",
@@ -268,7 +269,7 @@ class FoundSession:
 
     @property
     def name(self) -> str:
-        """Id, or file name without suffixes."""
+        """Id, or file name up to its first dot."""
         return self.id or self.path.name.partition(".")[0]
 
 
@@ -280,7 +281,9 @@ def full_id(session: FoundSession) -> str:
 
 
 def short_id(session: FoundSession) -> str:
-    """Return the short id that names a session on the command line."""
+    """Return the short id that names a session on the command line: the first eight digits of its
+    UUID, else the last twelve characters of the last part of its name, or the name if that part is
+    very short."""
     name = session.name
     if match := _UUID.fullmatch(name[-36:]):
         return match[1]
@@ -355,7 +358,8 @@ def _entries(directory: Path, on_error: OnError) -> list[os.DirEntry[str]]:
 def describe_file(
     path: Path, describe: Callable[[Path], Iterable[FoundSession]], on_error: OnError
 ) -> list[FoundSession]:
-    """Return the sessions that *describe* finds in a file; none if the file is damaged."""
+    """Return the sessions that *describe* finds in a file; none if the file is damaged or cannot be
+    read (then *on_error* is called)."""
     try:
         return list(describe(path))
     except OSError as error:
@@ -371,7 +375,8 @@ def folder_name(path: Path) -> str:
 
 
 def cwd_under(*keys: str) -> Callable[[Path], str]:
-    """Return a function that reads the first working directory found under *keys* in a line."""
+    """Return a function that reads the first working directory found under *keys* in a line of a
+    file; empty if there is none in its first 64 lines and 256 KiB."""
 
     def find_cwd(path: Path) -> str:
         with path.open("rb") as stream:
@@ -438,7 +443,8 @@ class Tree:
         return list(path.values())[::-1]
 
     def breaks(self, branch: Sequence[Node]) -> Iterator[Problem]:
-        """Yield a problem for each node that was linked to the previous record instead."""
+        """Yield a problem for each node of a branch that was linked to the previous record in the
+        file, because its parent is missing or in a cycle."""
         for above, node in zip(["", *(node.id for node in branch)], branch, strict=False):
             parent = self._parent(node)
             if parent != above:

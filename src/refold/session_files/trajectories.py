@@ -163,7 +163,7 @@ def _read_tau2(source: Source, run: Record) -> Session:
 
 
 def _add_message(session: SessionBuilder, message: Record) -> None:
-    """Add a message in the provider's format, unless it belongs to the user's tools."""
+    """Add a message in Chat Completions format, unless it belongs to the user's tools."""
     content, role = message.get("content"), text_at(message, "role")
     if role == "tool" and message.get("requestor") != "user":
         id = text_at(message, "id")
@@ -198,7 +198,7 @@ _SPEAKER_ROLES = {name: role for role, names in _SPEAKERS.items() for name in na
 
 
 def _turns(document: Any) -> tuple[str, Sequence[Record]]:
-    """Return the field of the turns and the turns; empty if they have another form."""
+    """Return the field of the turns and the turns; both empty if they have another form."""
     for field in TURNS:
         turns = list(objects_at(document, field))
         if turns and all(
