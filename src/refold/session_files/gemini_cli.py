@@ -54,6 +54,7 @@ FILES = ClientFiles(
     ("tmp/*/chats/session-*.jsonl", "tmp/*/chats/session-*.json"),
     _read_cwd,
     "GEMINI_CLI_HOME",
+    subfolder=".gemini",
 )
 
 

@@ -306,6 +306,8 @@ class ClientFiles:
     """Environment variable that overrides *homes*."""
     find_id: Callable[[Path], str] = lambda _: ""
     """Returns a session's id if it is not in the file name."""
+    subfolder: str = ""
+    """Data directory in the one that *variable* names; empty if that is the data directory."""
 
     def find(self, home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[FoundSession]:
         """Find the sessions of the user with this *home* and environment."""
@@ -317,7 +319,7 @@ class ClientFiles:
     def list_roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Return the client's data directories, whether or not they exist."""
         named = env.get(self.variable)
-        return [Path(named)] if named else [home / name for name in self.homes]
+        return [Path(named, self.subfolder)] if named else [home / name for name in self.homes]
 
     def _describe(self, path: Path) -> Iterator[FoundSession]:
         state = path.stat()
