@@ -78,8 +78,10 @@ def set_home(monkeypatch, home) -> None:
     for name in (
         "CLAUDE_CONFIG_DIR",
         "CODEX_HOME",
+        "CONTINUE_GLOBAL_DIR",
         "COPILOT_HOME",
         "GEMINI_CLI_HOME",
+        "PI_CODING_AGENT_DIR",
         "XDG_DATA_HOME",
         "OPENCODE_DB",
     ):

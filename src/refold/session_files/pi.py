@@ -30,7 +30,9 @@ from refold.text.json_values import (
 )
 
 CLIENT = "pi"
-FILES = ClientFiles(CLIENT, (".pi/agent",), ("sessions/*/*.jsonl",), cwd_under("cwd"))
+FILES = ClientFiles(
+    CLIENT, (".pi/agent",), ("sessions/*/*.jsonl",), cwd_under("cwd"), "PI_CODING_AGENT_DIR"
+)
 VERSION = 3
 """Latest version of the format that can be read."""
 ENTRIES = frozenset(
