@@ -164,6 +164,7 @@ def test_ordinary_errors_are_not_changed() -> None:
         ({"retry-after": "1.5"}, 1.5),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}, None),
         ({"retry-after": format_datetime(datetime(2000, 1, 1, tzinfo=UTC))}, 0),
         ({}, None),
     ],

@@ -146,7 +146,7 @@ def _number(text: str | None) -> float | None:
 def _seconds_until(date: str) -> float | None:
     try:
         when = parsedate_to_datetime(date)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
