@@ -401,3 +401,10 @@ def test_an_error_in_a_200_response_is_a_failure() -> None:
     assert given.failure is not None and given.failure.kind == "rate"
     given, _ = answer(http, "sync", Reply(body="<html>"))
     assert given.failure is not None and given.failure.kind == "reply"
+
+
+@pytest.mark.parametrize("code", ["401", '"invalid_key"'])
+def test_an_error_in_a_200_response_shows_no_key(code: str) -> None:
+    body = f'{{"error": {{"code": {code}, "message": "there is no key {KEY}"}}}}'
+    given, _ = answer(http, "sync", Reply(body=body))
+    assert given.error.endswith("there is no key ***")

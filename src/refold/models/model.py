@@ -242,7 +242,7 @@ class ProviderModel(ABC):
 
     def read(self, reply: Any, format: str) -> Answer:
         """Return the answer in a reply."""
-        return with_cost(READERS[format](as_mapping(reply)), self.price)
+        return with_cost(READERS[format](as_mapping(reply), self.secrets), self.price)
 
     def fail(self, error: Exception) -> Answer:
         """Return the answer for a call that raised *error*."""

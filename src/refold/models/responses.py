@@ -200,12 +200,12 @@ def as_mapping(reply: Any) -> Record:
     return reply.model_dump(warnings=False) if hasattr(reply, "model_dump") else {}
 
 
-def read_chat(reply: Record) -> Answer:
-    """Read a reply of Chat Completions."""
+def read_chat(reply: Record, secrets: Iterable[str | None] = ()) -> Answer:
+    """Read a reply of Chat Completions. An error in it is without *secrets*."""
     choice = next(objects_at(reply, "choices"), {})
     message = object_at(choice, "message")
     if not message:
-        return _unreadable(reply)
+        return _unreadable(reply, secrets)
     return _answer(
         reply,
         _text(message.get("content"), "text"),
@@ -215,11 +215,11 @@ def read_chat(reply: Record) -> Answer:
     )
 
 
-def read_responses(reply: Record) -> Answer:
-    """Read a reply of the Responses API."""
+def read_responses(reply: Record, secrets: Iterable[str | None] = ()) -> Answer:
+    """Read a reply of the Responses API, as `read_chat` does."""
     status, output = reply.get("status"), reply.get("output")
     if not isinstance(output, list) or status not in ("completed", "incomplete"):
-        return _unreadable(reply)
+        return _unreadable(reply, secrets)
     items = list(objects_in(output))
     blocks = [block for item in items for block in objects_at(item, "content")]
     return _answer(
@@ -231,11 +231,11 @@ def read_responses(reply: Record) -> Answer:
     )
 
 
-def read_messages(reply: Record) -> Answer:
-    """Read a reply of Anthropic's Messages."""
+def read_messages(reply: Record, secrets: Iterable[str | None] = ()) -> Answer:
+    """Read a reply of Anthropic's Messages, as `read_chat` does."""
     blocks = reply.get("content")
     if not isinstance(blocks, list):
-        return _unreadable(reply)
+        return _unreadable(reply, secrets)
     calls = any(block.get("type") == "tool_use" for block in objects_in(blocks))
     return _answer(reply, _text(blocks, "text"), reply.get("stop_reason"), calls=calls)
 
@@ -259,11 +259,11 @@ def _text(content: Any, kind: str) -> str:
     return "".join(text_at(b, "text") for b in objects_in(content) if b.get("type") == kind)
 
 
-def _unreadable(reply: Record) -> Answer:
+def _unreadable(reply: Record, secrets: Iterable[str | None]) -> Answer:
     """Return the failed answer for a reply with a success status but no answer. Some routers send
     errors this way."""
     error = object_at(reply, "error")
     code, text = error.get("code"), str(error.get("message") or "the reply holds no answer")
     if isinstance(code, int) and code >= 400:
-        return answer_of_status(code, text, {})
-    return Answer("", "error", shorten_error(text), failure=Failure("reply"))
+        return answer_of_status(code, text, {}, secrets)
+    return Answer("", "error", shorten_error(text, secrets), failure=Failure("reply"))
