@@ -375,6 +375,14 @@ def test_http_accepts_a_full_url_headers_and_options() -> None:
     assert received.json["temperature"] == 0
 
 
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/chat/completions"])
+def test_http_keeps_the_query_of_a_url(path: str) -> None:
+    with ScriptedProvider(["ok"], keep_alive=False) as server:
+        model = HTTPModel(f"{server.url}{path}?api-version=2026-10-21", model="m-1")
+        assert model(ASK).text == "ok"
+    assert server.received[0].target == "/v1/chat/completions?api-version=2026-10-21"
+
+
 def test_http_refuses_urls_that_are_not_http() -> None:
     with pytest.raises(ValueError, match="http"):
         HTTPModel("file:///etc/passwd", model="m-1")

@@ -203,10 +203,11 @@ class LiteLLMModel(ProviderModel):
 class HTTPModel(ProviderModel):
     """A model called by `POST {url}/chat/completions`, with the standard library only.
 
-    *url* is the address up to the version (`http://localhost:11434/v1`) or of the endpoint itself.
-    *key* is sent as a bearer token. Proxies come from the environment. Redirects are not followed,
-    so that the key reaches no other server. One ask is one HTTP request. Cancelling `acall` closes
-    the connection. Raises ValueError if the address is neither http nor https.
+    *url* is the address up to the version (`http://localhost:11434/v1`) or of the endpoint itself,
+    with a query if it needs one (Azure's `?api-version=`). *key* is sent as a bearer token. Proxies
+    come from the environment. Redirects are not followed, so that the key reaches no other server.
+    One ask is one HTTP request. Cancelling `acall` closes the connection. Raises ValueError if the
+    address is neither http nor https.
     """
 
     url: str = field(repr=False)
@@ -236,8 +237,9 @@ class HTTPModel(ProviderModel):
             raise
 
     def _post(self, connections: "_Connections", request: ModelRequest, seconds: float) -> Any:
-        base = self.url.rstrip("/")
-        url = base if base.endswith("/chat/completions") else f"{base}/chat/completions"
+        base, mark, query = self.url.partition("?")
+        base = base.rstrip("/").removesuffix("/chat/completions")
+        url = f"{base}/chat/completions{mark}{query}"
         headers = {"Content-Type": "application/json", "User-Agent": "refold"}
         headers |= {"Authorization": f"Bearer {self.key}"} if self.key else {}
         data = json.dumps(request.body, default=_plain).encode()
