@@ -659,6 +659,13 @@ def test_sharegpt_calls_are_answered_in_order():
     assert not check(session.payload, session.format)
 
 
+@pytest.mark.parametrize("value", ["[]", "7", '["w"]', '{"c": 1}', "[1, 2]"])
+def test_a_sharegpt_call_without_a_name_stays_text(value):
+    turns = [{"from": "human", "value": "Go."}, {"from": "function_call", "value": value}]
+    session = read({"conversations": turns})
+    assert session.messages[1] == {"role": "assistant", "content": value}
+
+
 def test_adp_observations_answer_the_actions_they_name():
     steps = [
         {"class_": "text_observation", "source": "user", "content": "Go."},

@@ -239,12 +239,10 @@ def read_sharegpt(session: SessionBuilder) -> None:
             session.add(turn)
             continue
         role, text = _SPEAKER_ROLES[_speaker(turn)], _words(turn) or ""
-        calls = parse_or_none(text) if role == "call" else None
-        calls = [calls] if isinstance(calls, dict) else calls
-        if role == "call" and calls and all(text_at(call, "name") for call in objects_in(calls)):
-            session.call(
-                None, [("", call["name"], call.get("arguments")) for call in objects_in(calls)]
-            )
+        value = parse_or_none(text) if role == "call" else None
+        calls = list(objects_in([value] if isinstance(value, dict) else value))
+        if calls and all(text_at(call, "name") for call in calls):
+            session.call(None, [("", call["name"], call.get("arguments")) for call in calls])
         elif role == "result":
             session.answer(text)
         else:
