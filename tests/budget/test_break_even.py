@@ -169,6 +169,9 @@ def test_the_price_table_has_a_date_and_knows_several_spellings_of_a_model():
         == opus
     )
     assert find_rates("claude-opus-5-1") != opus
+    for unknown in ("claude-opus-5-6-20270101", "us.anthropic.claude-sonnet-5-6-20270101-v1:0"):
+        assert find_rates(unknown) is None  # not the prices of 5
+    assert find_rates("claude-opus-5-20260801") == find_rates("claude-opus-5")
     assert find_rates("nobody-knows-it") is None
     assert find_rates("x", TENTH) is TENTH
     assert find_rates("x", lambda model: TENTH if model == "x" else None) is TENTH
