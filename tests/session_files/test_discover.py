@@ -85,6 +85,13 @@ def test_environment_variables_set_the_directories_of_clients(tmp_path, name, cl
     assert discover(tmp_path, {}) == []
 
 
+def test_the_working_directory_is_found_behind_an_image_in_the_first_message(tmp_path):
+    image = {"type": "image", "source": {"type": "base64", "data": "A" * 1_000_000}}
+    first = {"type": "user", "message": {"content": [image]}, "cwd": "/w"}
+    put(tmp_path / ".claude/projects/-w/s.jsonl", {"type": "mode"}, first)
+    assert [session.cwd for session in discover(tmp_path, {})] == ["/w"]
+
+
 def test_a_session_that_moved_into_the_database_is_listed_only_from_there(tmp_path):
     share = tmp_path / ".local/share/opencode"
     for id in ("ses_1", "ses_2"):

@@ -234,9 +234,9 @@ class _Frames(RawIOBase):
 
 OnError = Callable[[OSError], object]
 """Callback for the error of each path that could not be read."""
-HEAD_SIZES = 8_192, 262_144
-"""First bytes of a file that are searched in turn for its working directory (a Codex header is
-long)."""
+HEAD_SIZES = 8_192, 262_144, 1 << 24
+"""First bytes of a file that are searched in turn for its working directory: a Codex header is
+long, and a first message may hold an image."""
 NAMES = {
     "claude_code": "Claude Code",
     "codex": "Codex",
@@ -378,7 +378,7 @@ def folder_name(path: Path) -> str:
 
 def cwd_under(*keys: str) -> Callable[[Path], str]:
     """Return a function that reads the first working directory found under *keys* in a line of a
-    file; empty if there is none in its first 64 lines and 256 KiB."""
+    file; empty if there is none in its first 64 lines and 16 MiB."""
 
     def find_cwd(path: Path) -> str:
         with path.open("rb") as stream:
