@@ -30,7 +30,10 @@ _OVERFLOW = re.compile(
     r"|(?:prompt|input|request) (?:is |was )?too (?:long|large)"
     r"|too many tokens"
     r"|(?:input|prompt) token(?: count|s)? .{0,40}exceed"
-    r"|exceeds? .{0,40}(?:token|context)|reduce the length",
+    r"|exceeds? .{0,40}(?:token|context)|reduce the length"
+    r"|maximum prompt length|model token limit|(?:prompt|input length).{0,20} exceeds (?:the )?max"
+    r"|range of input length|longer than the maximum model length|tokens in request more than"
+    r"|tokens.{0,20} must be <= ?\d|must have less than \d+ tokens",
     re.IGNORECASE,
 )
 """Providers' phrases for a request that exceeds the model's window."""
