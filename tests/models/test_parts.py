@@ -214,6 +214,25 @@ def test_http_statuses_are_classified(status: int, text: str, kind: str) -> None
     assert failure_of_status(status, text, {}).kind == kind
 
 
+@pytest.mark.parametrize(
+    ("limit", "wait", "failure"),
+    [
+        (10, "Please retry in 49.87s.", Failure("rate", 49.87)),
+        (0, "Please retry in 20.04s.", Failure("quota")),
+        (250, "Please retry in 11h2m3.5s.", Failure("quota")),
+        (250, "", Failure("quota")),
+    ],
+)
+def test_a_rate_limit_of_google_is_no_lack_of_money(
+    limit: int, wait: str, failure: Failure
+) -> None:
+    text = (
+        "You exceeded your current quota, please check your plan and billing details. \n* Quota "
+        f"exceeded for metric: generate_content_requests, limit: {limit}, model: gemini-m\n{wait}"
+    )
+    assert failure_of_status(429, text, {}) == failure
+
+
 def test_an_unknown_exception_is_permanent() -> None:
     assert failure_of_exception(ValueError("x")) == Failure("other")
     assert failure_of_exception(TimeoutError()).is_transient

@@ -40,6 +40,8 @@ _OVERFLOW = re.compile(
 _QUOTA = re.compile(
     r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
 )
+_RATE = re.compile(r"retry in (\d{1,5}(?:\.\d{1,9})?)s\b", re.IGNORECASE)
+"""Google's phrase, with the seconds, for a rate limit, which it calls a quota."""
 _SECRET = re.compile(
     r"(?i:bearer\s+)\S+"
     r"|(?i:(?:api|access|secret|auth)[-_ ]?(?:key|token)"
@@ -115,9 +117,11 @@ def failure_of_exception(error: Exception) -> Failure:
 
 def failure_of_status(status: int, text: str, headers: Mapping[str, str]) -> Failure:
     """Classify a reply by its status, text and headers."""
-    if status == 429 and _QUOTA.search(text[:_READ]):
-        return Failure("quota")
-    if status in (400, 413, 422) and _OVERFLOW.search(text[:_READ]):
+    text = text[:_READ]
+    if status == 429 and _QUOTA.search(text):
+        again = None if "limit: 0," in text else _RATE.search(text)
+        return Failure("rate", float(again[1])) if again else Failure("quota")
+    if status in (400, 413, 422) and _OVERFLOW.search(text):
         return Failure("overflow")
     kind = _KINDS.get(status, "overload" if status >= 500 else "request")
     return Failure(kind, retry_after(headers))
