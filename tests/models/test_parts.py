@@ -245,6 +245,11 @@ def test_cache_writes_are_charged_at_their_own_price() -> None:
     assert with_cost(answer, None).cost == 0
 
 
+def test_no_cost_is_negative_if_a_provider_counts_cached_tokens_beside_the_input() -> None:
+    answer = Answer("x", usage=Usage(1_000_000, cached=9_000_000))
+    assert with_cost(answer, (3.0, 15.0, 0.3)).cost == pytest.approx(2.7)
+
+
 def test_the_scripted_provider_can_answer_with_a_function() -> None:
     def upper(received: Received) -> Reply:
         return Reply(received.json["messages"][-1]["content"].upper())

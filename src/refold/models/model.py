@@ -193,7 +193,7 @@ def with_cost(answer: Answer, price: Price | None) -> Answer:
     if price is None or usage is None:
         return answer
     new, out, cached, written = (*price, *(price[0],) * (4 - len(price)))
-    fresh = usage.input - usage.cached - usage.written
+    fresh = max(0, usage.input - usage.cached - usage.written)
     dollars = fresh * new + usage.output * out + usage.cached * cached + usage.written * written
     return replace(answer, cost=dollars / 1_000_000)
 

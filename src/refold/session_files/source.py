@@ -48,7 +48,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file as readers get it. Its lines are read again by each call, one at a time."""
+    """A file as readers get it. Each call of `records` reads its lines again, one at a time."""
 
     path: Path
     open: Callable[[], BinaryIO]
