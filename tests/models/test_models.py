@@ -383,6 +383,11 @@ def test_http_keeps_the_query_of_a_url(path: str) -> None:
     assert server.received[0].target == "/v1/chat/completions?api-version=2026-10-21"
 
 
+def test_an_error_shows_no_key_that_ends_with_a_line_break() -> None:
+    model = HTTPModel("http://127.0.0.1:9/v1", model="m-1", headers={"api-key": f"{KEY}\n"})
+    assert model(ASK).error == r"ValueError: Invalid header value b'***\n'"
+
+
 def test_http_refuses_urls_that_are_not_http() -> None:
     with pytest.raises(ValueError, match="http"):
         HTTPModel("file:///etc/passwd", model="m-1")

@@ -94,8 +94,8 @@ def shorten_error(text: str, secrets: Iterable[str | None] = ()) -> str:
     """Return an error's text as one line of at most `ERROR_LIMIT` characters, with *secrets* and
     possible keys replaced by `***`."""
     for secret in secrets:
-        if secret:
-            text = text.replace(secret, "***")
+        if bare := (secret or "").strip():  # a key from a file may end with a line break
+            text = text.replace(bare, "***")
     return " ".join(_SECRET.sub("***", text[:_READ]).split())[:ERROR_LIMIT]
 
 
