@@ -73,6 +73,7 @@ def test_the_sessions_of_every_client_are_found_in_its_default_directory(tmp_pat
         ("CLAUDE_CONFIG_DIR", "claude_code", "projects/-w/s.jsonl"),
         ("CODEX_HOME", "codex", "sessions/2026/01/01/rollout-1.jsonl"),
         ("GEMINI_CLI_HOME", "gemini_cli", ".gemini/tmp/ab/chats/session-1.json"),
+        ("KIMI_SHARE_DIR", "kimi", "sessions/d/k-1/context.jsonl"),
         ("PI_CODING_AGENT_DIR", "pi", "sessions/--w--/p.jsonl"),
         ("COPILOT_HOME", "copilot", "session-state/c-1/events.jsonl"),
     ],

@@ -81,6 +81,7 @@ def set_home(monkeypatch, home) -> None:
         "CONTINUE_GLOBAL_DIR",
         "COPILOT_HOME",
         "GEMINI_CLI_HOME",
+        "KIMI_SHARE_DIR",
         "PI_CODING_AGENT_DIR",
         "XDG_DATA_HOME",
         "OPENCODE_DB",

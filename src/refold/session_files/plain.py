@@ -176,7 +176,12 @@ def _find_folder(path: Path) -> str:
 
 
 KIMI_FILES = ClientFiles(
-    KIMI, (".kimi",), ("sessions/*/*/context.jsonl",), _find_folder, find_id=folder_name
+    KIMI,
+    (".kimi",),
+    ("sessions/*/*/context.jsonl",),
+    _find_folder,
+    "KIMI_SHARE_DIR",
+    folder_name,
 )
 
 
