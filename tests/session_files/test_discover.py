@@ -116,6 +116,8 @@ def test_environment_variables_set_the_path_of_databases(tmp_path):
         session.path.name
         for session in discover(tmp_path, {"OPENCODE_DB": str(tmp_path / "named.db")})
     ] == ["named.db"]
+    below = {"OPENCODE_DB": "opencode-dev.db", "XDG_DATA_HOME": str(tmp_path / "data")}
+    assert [session.path.name for session in discover(tmp_path, below)] == ["opencode-dev.db"]
 
 
 def test_unreadable_files_are_skipped(tmp_path):

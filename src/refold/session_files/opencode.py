@@ -457,7 +457,7 @@ def find(home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[Foun
     """Find the sessions in databases, and in files that were not migrated to one."""
     data = Path(env.get("XDG_DATA_HOME") or home / ".local/share")
     if named := env.get("OPENCODE_DB"):
-        databases = [Path(named)]
+        databases = [data / "opencode" / named]  # a relative path is below its data
     else:
         databases = [
             *files_below(data / "opencode", "opencode*.db", on_error),
