@@ -55,8 +55,8 @@ class ModelTable(Generic[T]):
         not for models that many hosts serve in different ways (`open`). Without a prefix, such a
         name with a tag (`:4b`) is Ollama's, which is unknown.
         """
-        name = _OWN.sub("", model.lower())
-        bare = _HOST.sub("", name)
+        name = _VENDOR_PREFIX.sub("", model.lower())
+        bare = _HOST_PREFIX.sub("", name)
         is_open = self._is_listed(bare, "open")
         if self._is_listed(bare, "excluded") or (is_open and name == bare and ":" in name):
             return None
@@ -67,16 +67,16 @@ class ModelTable(Generic[T]):
         return any(fnmatchcase(name, pattern) for pattern in self._data.get(key, ()))
 
 
-_HOST = re.compile(r"^(?:.*/)?(?:[a-z-]+\.)*")
+_HOST_PREFIX = re.compile(r"^(?:.*/)?(?:[a-z-]+\.)*")
 """Host prefix of a name: a path, and Bedrock's regions and vendors."""
-_OWN = re.compile(r"^(?:dashscope|moonshot)/")
+_VENDOR_PREFIX = re.compile(r"^(?:dashscope|moonshot)/")
 """LiteLLM's prefixes for the vendors' own APIs, for models that other hosts serve too."""
-_WILD = re.compile(r"\[[^][]*\]|\*")
+_WILDCARD = re.compile(r"\[[^][]*\]|\*")
 
 
 def _rank_pattern(pattern: str) -> tuple[int, int]:
     """Return the number of characters of a pattern outside of wildcards, then its length."""
-    return len(_WILD.sub("", pattern)), len(pattern)
+    return len(_WILDCARD.sub("", pattern)), len(pattern)
 
 
 def _fits(spellings: Iterable[str], pattern: str) -> bool:

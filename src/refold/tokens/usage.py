@@ -102,14 +102,14 @@ def _anthropic(usage: Mapping[str, Any]) -> Usage:
 
 def _anthropic_sum(usage: Mapping[str, Any], calls: int = 1) -> Usage:
     cached = _int(usage, "cache_read_input_tokens")
-    written, hour = _by_term(usage, "cache_creation_input_tokens", "cache_creation")
+    written, hour = _read_cache_writes(usage, "cache_creation_input_tokens", "cache_creation")
     fresh = _int(usage, "input_tokens")
     return Usage(
         fresh + cached + written, _int(usage, "output_tokens"), cached, written, calls, hour
     )
 
 
-def _by_term(usage: Mapping[str, Any], total: str, terms: str) -> tuple[int, int | None]:
+def _read_cache_writes(usage: Mapping[str, Any], total: str, terms: str) -> tuple[int, int | None]:
     """Return the tokens written to a cache, and the part of them that is kept for an hour; None for
     the latter if the *terms* are missing or zero."""
     counts = {name: _whole(count) for name, count in _object(usage, terms).items()}
@@ -131,7 +131,9 @@ def _chat(usage: Mapping[str, Any]) -> Usage:
     cached = _int(details, "cached_tokens") or _int(
         usage, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"
     )
-    written, hour = _by_term(details, "cache_creation_tokens", "cache_creation_token_details")
+    written, hour = _read_cache_writes(
+        details, "cache_creation_tokens", "cache_creation_token_details"
+    )
     written = (
         _int(details, "cache_write_tokens") or written or _int(usage, "cache_creation_input_tokens")
     )
