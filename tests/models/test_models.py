@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -414,6 +415,24 @@ def test_an_error_in_a_200_response_is_a_failure() -> None:
     assert given.failure is not None and given.failure.kind == "rate"
     given, _ = answer(http, "sync", Reply(body="<html>"))
     assert given.failure is not None and given.failure.kind == "reply"
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        ({"error": {"code": 502, "message": "provider disconnected"}}, ("overload", True)),
+        ({}, ("reply", True)),
+    ],
+)
+def test_a_choice_that_ended_in_an_error_is_a_failure_with_its_usage(
+    error: dict[str, Any], failure: tuple[str, bool]
+) -> None:
+    choice = {"finish_reason": "error", "message": {"role": "assistant", "content": "The"}, **error}
+    body = json.dumps({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 1}})
+    given, _ = answer(http, "sync", Reply(body=body))
+    assert (given.text, given.finish, given.usage) == ("", "error", Usage(9, 1))
+    assert given.error and given.failure is not None
+    assert (given.failure.kind, given.failure.is_transient) == failure
 
 
 @pytest.mark.parametrize("code", ["401", '"invalid_key"'])

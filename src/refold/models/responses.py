@@ -7,6 +7,7 @@ so that no SDK is needed.
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -211,8 +212,9 @@ def read_chat(reply: Record, secrets: Iterable[str | None] = ()) -> Answer:
     """Read a reply of Chat Completions. An error in it is without *secrets*."""
     choice = next(objects_at(reply, "choices"), {})
     message = object_at(choice, "message")
-    if not message:
-        return _unreadable(reply, secrets)
+    if not message or choice.get("finish_reason") == "error":  # OpenRouter's provider broke off
+        failed = _unreadable(choice if "error" in choice else reply, secrets)
+        return replace(failed, usage=read_usage(reply.get("usage")))
     return _answer(
         reply,
         _text(message.get("content"), "text"),
