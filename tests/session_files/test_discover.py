@@ -75,6 +75,7 @@ def test_the_sessions_of_every_client_are_found_in_its_default_directory(tmp_pat
         ("GEMINI_CLI_HOME", "gemini_cli", ".gemini/tmp/ab/chats/session-1.json"),
         ("KIMI_SHARE_DIR", "kimi", "sessions/d/k-1/context.jsonl"),
         ("PI_CODING_AGENT_DIR", "pi", "sessions/--w--/p.jsonl"),
+        ("QWEN_HOME", "qwen", "projects/p/chats/q.jsonl"),
         ("COPILOT_HOME", "copilot", "session-state/c-1/events.jsonl"),
     ],
 )

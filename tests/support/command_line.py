@@ -83,6 +83,7 @@ def set_home(monkeypatch, home) -> None:
         "GEMINI_CLI_HOME",
         "KIMI_SHARE_DIR",
         "PI_CODING_AGENT_DIR",
+        "QWEN_HOME",
         "XDG_DATA_HOME",
         "OPENCODE_DB",
     ):

@@ -186,7 +186,9 @@ READER = file_reader(CLIENT, "gemini", mismatch, read, FILES)
 
 
 QWEN = "qwen"
-QWEN_FILES = ClientFiles(QWEN, (".qwen",), ("projects/*/chats/*.jsonl",), cwd_under("cwd"))
+QWEN_FILES = ClientFiles(
+    QWEN, (".qwen",), ("projects/*/chats/*.jsonl",), cwd_under("cwd"), "QWEN_HOME"
+)
 MESSAGE_TYPES = frozenset({"user", "assistant", "tool_result"})
 
 
