@@ -287,6 +287,16 @@ def test_too_large_transcripts_are_not_kept_and_the_oldest_are_deleted_first(tmp
     large.close()
 
 
+def test_expired_transcripts_do_not_count_against_the_limit_of_all(clock):
+    with closing(open_transcripts(":memory:", DAY, clock)) as recorder:
+        small = Transcripts(recorder._database, DAY, clock, RetentionLimits(total=3_000))
+        for session, ago in (("old", 2 * DAY), ("a", 2.0), ("b", 1.0)):
+            messages = text_messages("x" * 1_000)
+            small.record(make_billed_call(messages, session=session, when=clock.now - ago))
+        assert small.purge() == 1
+        assert small.is_recorded("t", "a") and small.is_recorded("t", "b")
+
+
 def test_a_failing_transcript_store_is_counted_and_stops_nothing():
     class Broken:
         def record(self, call: BilledCall) -> None:

@@ -193,14 +193,16 @@ class Transcripts(Tables):
         if 0 <= now - self._purged_at < pause:  # a clock may be set back
             return 0
         with self._writing() as connection:
-            gone = [tuple(who) for who in self._rows(connection, _EXPIRED, (now,))]
-            gone += self._find_excess(connection, gone)
-            for who in gone:
+            expired = [tuple(who) for who in self._rows(connection, _EXPIRED, (now,))]
+            for who in expired:
                 self._forget(connection, who)
-        if gone:
+            excess = self._find_excess(connection)
+            for who in excess:
+                self._forget(connection, who)
+        if expired or excess:
             self._run_pragma(self._scrub[1])
         self._purged_at = now
-        return len(gone)
+        return len(expired) + len(excess)
 
     def load(self, tenant: str, session: str) -> RecordedTranscript | None:
         """Return the transcript of a session; None if the tenant has none. Raises `StoreError`."""
@@ -278,10 +280,11 @@ class Transcripts(Tables):
             same += 1
         return same
 
-    def _find_excess(self, connection: Any, gone: Sequence[Any]) -> list[Any]:
+    def _find_excess(self, connection: Any) -> list[tuple[str, str]]:
+        """Return the oldest transcripts that exceed the limit of all, at most 100."""
         over, excess = int(self._rows(connection, _TOTAL)[0][0]) - self._limits.total, []
         for tenant, session, size in self._rows(connection, _OLDEST) if over > 0 else ():
-            if over > 0 and (tenant, session) not in gone:
+            if over > 0:
                 excess.append((tenant, session))
                 over -= size
         return excess
