@@ -1,5 +1,6 @@
 """Rows of lists of sessions, calls and messages: agent, size, cost and first words."""
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
@@ -112,9 +113,11 @@ CLIENT_NAMES = ("thread-id", "x-session-id", "x-claude-code-session-id", "sessio
 """Headers with clients' own names for sessions, as in their files."""
 _DIRECTORY = re.compile(
     rb"(?:orking directory(?:: | is `?)|in the directory: |<cwd>|Workspace Directories:[*]{0,2}\\n {0,4}- )"
-    rb"((?:/|~|[A-Za-z]:)[^\s\"<>`\]]{1,400}?)(?=[\"<>`\]\s]|\\[nr]|\.[\s\\]|$)"
+    rb"((?:/|~|[A-Za-z]:)(?:[^\s\"<>`\]\\]|\\\\|\\u[0-9A-Fa-f]{4}){1,400}?)"
+    rb"(?=[\"<>`\]\s]|\\[nr]|\.[\s\\]|$)"
 )
-"""Regex for the working directory in prompts of Claude Code, OpenCode, Gemini CLI and Codex."""
+"""Regex for the working directory in prompts of Claude Code, OpenCode, Gemini CLI and Codex, as
+JSON has it: a path of Windows has two backslashes for each."""
 DIRECTORY_BYTES = 400_000
 """Bytes of a request that are searched for it. Prompts come first, or right after the tools."""
 
@@ -136,8 +139,8 @@ def project_of(incoming: Incoming) -> str:
     match = _DIRECTORY.search(incoming.body, 0, DIRECTORY_BYTES)
     if match is None:
         return ""
-    path = match[1].decode("utf-8", "replace").replace("\\\\", "/").rstrip("/\\")
-    return re.split(r"[/\\]", path)[-1][:100].replace("\0", "")
+    path = json.loads(f'"{match[1].decode("utf-8", "replace")}"', strict=False).rstrip("/\\")
+    return clean_name(re.split(r"[/\\]", path)[-1])[:100]
 
 
 def client_name_of(incoming: Incoming) -> str:
