@@ -22,7 +22,7 @@ DAYS = 30
 MOST_FINDS = 500
 """Maximum number of sessions found by their text."""
 MOST_CALLS = 5_000
-"""Calls in the chart of a day."""
+"""Maximum number of calls in the chart of a day, the latest."""
 
 
 Seconds = Annotated[int, about("In seconds since 1970.", ge=0, le=2**40)]

@@ -141,7 +141,7 @@ SORTS: Mapping[str, str] = {
 _SESSION_CALLS = (
     f"SELECT {', '.join(CallRow._fields)} FROM refold_each_call WHERE session = ? ORDER BY at"  # noqa: S608
 )
-_CALLS = f"SELECT {', '.join(CallRow._fields)} FROM refold_each_call WHERE at >= ? AND session {{}} ORDER BY at LIMIT ?"  # noqa: S608
+_CALLS = f"SELECT {', '.join(CallRow._fields)} FROM refold_each_call WHERE at >= ? AND session {{}} ORDER BY at DESC LIMIT ?"  # noqa: S608
 _NAMED = (
     "SELECT c.name, l.session, l.latest FROM refold_client_names c "
     "JOIN refold_listed l ON l.session = c.session WHERE c.name IN ({})"
@@ -261,9 +261,10 @@ class CallLog(Tables):
         return {kind: int(count) for kind, count in rows}
 
     def list_calls(self, since: float, filters: Filters, limit: int) -> list[CallRow]:
-        """Return at most *limit* calls since then, in order. Raises `StoreError`."""
+        """Return the latest calls since then, at most *limit*, in order. Raises `StoreError`."""
         which, values = _of_sessions(filters)
-        return [CallRow(*row) for row in self._read(_CALLS.format(which), (since, *values, limit))]
+        rows = self._read(_CALLS.format(which), (since, *values, limit))
+        return [CallRow(*row) for row in reversed(rows)]
 
     def calls_of(self, session: str) -> list[CallRow]:
         """Return the calls of a session, in order. Raises `StoreError`."""
