@@ -56,12 +56,13 @@ class CommonPrefix(NamedTuple):
     """The prefixes that a request shares with an earlier one, in estimated tokens."""
 
     request: SentRequest
+    """The earlier one."""
     length: int
     """Messages in the common prefix of their histories."""
     unedited_tokens: int
-    """Tokens of that prefix."""
+    """Tokens of system prompt, tools and that prefix."""
     sent_tokens: int
-    """Tokens of the common prefix of what was sent."""
+    """Tokens of the common prefix of what was sent, system prompt and tools included."""
 
 
 def as_sent_request(view: View, when: float) -> SentRequest:
@@ -70,8 +71,8 @@ def as_sent_request(view: View, when: float) -> SentRequest:
 
 
 def find_common_prefix(view: View, requests: Iterable[SentRequest]) -> CommonPrefix | None:
-    """Return what *view* shares with the one of *requests* with the longest common history, if
-    any."""
+    """Return what *view* shares with the one of *requests* that has the longest history in common
+    with it; None without *requests*."""
     return max(
         (_common_prefix(view, request) for request in requests),
         key=lambda prefix: (prefix.length, prefix.sent_tokens),
@@ -101,11 +102,11 @@ class CacheHabits:
     """How the calls of a conversation use the cache."""
 
     hit_rate: float | None = None
-    """Share of the common prefix that was read, if the cache was alive."""
+    """Share of the common prefix that was read while the cache was alive; None until learned."""
     written_share: float = 0.0
-    """Share of the rest that was written."""
+    """Share of the rest that the latest call wrote."""
     hour_share: float = 0.0
-    """Share of what was written that is kept for an hour."""
+    """Share of what was written last that is kept for an hour."""
     uses_cache: bool = False
     """Whether anything was ever read or written."""
 
@@ -122,7 +123,7 @@ def tokens_without_edits(
     tokens: Tokens, view: View, before: CommonPrefix | None, habits: CacheHabits, *, alive: bool
 ) -> Tokens:
     """Return what a call billed as *tokens* would have been billed without the edits of *view*.
-    Updates *habits*."""
+    *alive* says whether the cache may still hold the request *before*. Updates *habits*."""
     habits.learn(tokens)
     scale = tokens.input / max(1, view.tokens_uncalibrated)
     total = tokens.input + round(scale * _count_hidden(view))
@@ -138,7 +139,7 @@ def tokens_with_edits(
     tokens: Tokens, view: View, before: CommonPrefix | None, habits: CacheHabits, *, alive: bool
 ) -> Tokens:
     """Return what a call billed as *tokens*, sent without the edits of *view*, would have been
-    billed with them. Updates *habits*."""
+    billed with them; *alive* as above. Updates *habits*."""
     habits.learn(tokens)
     hidden, read = _count_hidden(view), 0
     scale = tokens.input / max(1, view.tokens_uncalibrated + hidden)
@@ -197,7 +198,7 @@ class Refetches(NamedTuple):
     tokens: int = 0
     """Estimated."""
     share: float = 0.0
-    """Share of everything new in the request; 1 if there is nothing else."""
+    """Their share of the new results and requests of a person, from 0 to 1."""
 
 
 @dataclass(slots=True)
@@ -212,8 +213,8 @@ class ToolCallHistory:
     """Message and part of the latest result, by that hash."""
 
     def read(self, view: View, before: CommonPrefix | None) -> Refetches:
-        """Read the new messages of *view*. Return the refetched results that edits *before* had
-        hidden."""
+        """Read the new messages of *view*. Return the results that were fetched again because an
+        edit in the request *before* had hidden them."""
         tips, messages = view.transcript.tips, view.transcript.messages
         if self.length >= len(tips) or (self.length and tips[self.length] != self.tip):
             self.length, self.calls, self.results = 0, {}, {}
@@ -280,7 +281,7 @@ class BilledCall(NamedTuple):
     incoming: Incoming
     outgoing: Outgoing
     usage: Any
-    """As reported by the upstream, if it was."""
+    """Usage object of the upstream's answer; None if it reported none."""
     tenant: str = ""
     session: str = ""
     """Empty for a call that belongs to no conversation."""
@@ -475,7 +476,8 @@ def _tokens(usage: Usage, *, hour: bool) -> Tokens:
 
 
 def has_hour_cache(source: bytes) -> bool:
-    """Return whether this request asks the cache to keep its end, the conversation, for an hour.
+    """Return whether the request *source* asks the cache to keep its end, the conversation, for an
+    hour.
 
     Anthropic takes one-hour marks only before five-minute marks. So one mark of five minutes means
     that the end is kept for five minutes."""
@@ -502,14 +504,14 @@ class Bill:
 
 
 def as_usage(sums: Sums) -> dict[str, Bill]:
-    """Return a session's booked calls in the form of `Session.usage`, for `read_bill`."""
+    """Return a session's booked calls as a usage object of `Session.usage`, for `read_bill`."""
     tokens = Tokens(sums.fresh, sums.read, sums.written, sums.output)
     dollars = sums.cost / DOLLAR if sums.calls > sums.unpriced else None
     return {"booked": Bill(sums.calls, tokens, dollars, is_recorded=False, context=0)}
 
 
 def read_bill(session: Session) -> Bill:
-    """Return the sums of what the provider reported."""
+    """Return the sums of what the provider reported; zeros without any usage."""
     usages = [usage for _, usage in session.usage]
     if usages and isinstance(bill := usages[0].get("booked"), Bill):
         return bill

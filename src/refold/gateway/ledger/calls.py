@@ -53,6 +53,7 @@ class Filters(NamedTuple):
     since: float = 0.0
     """Earliest time of the latest call, in seconds since 1970."""
     until: float = inf
+    """Time before which that call was."""
     words: str = ""
     """Text in id, client, project or model, in any case."""
     names: frozenset[str] = frozenset()
@@ -100,7 +101,7 @@ def _insert(table: str, row: Any) -> str:
 
 
 def _newer(name: str) -> str:
-    """Return the update of a column to the latest call's value, if it has one."""
+    """Return the SQL that updates a column to the latest call's value, unless that is empty."""
     nothing = "0" if ListedSession.__annotations__[name] is int else "''"
     return (
         f"{name} = CASE WHEN excluded.latest >= refold_listed.latest "
@@ -153,7 +154,8 @@ _CHANGED = (
 
 
 class CallLog(Tables):
-    """The tables. All their data is in the store, so every process has the same."""
+    """The tables of sessions, calls and events, whose data is in the store, so that every process
+    has the same."""
 
     def purge(self, before: float) -> None:
         """Delete calls, events and batches older than *before* (seconds since 1970). Raises
@@ -203,19 +205,20 @@ class CallLog(Tables):
         return int(total)
 
     def find(self, session: str) -> ListedSession | None:
-        """Return one session, if listed. Raises `StoreError`."""
+        """Return one session; None if it is not listed. Raises `StoreError`."""
         rows = self._read(f"SELECT {_LISTED} FROM refold_listed l WHERE l.session = ?", (session,))  # noqa: S608
         return next((ListedSession(*row) for row in rows), None)
 
     def list_choices(self) -> tuple[set[str], set[str], set[str]]:
-        """Return all clients, projects and models. Raises `StoreError`."""
+        """Return the names of all clients, projects and models; one may be empty. Raises
+        `StoreError`."""
         rows = self._read("SELECT DISTINCT client, project, model FROM refold_listed")
         client, project, model = zip(*rows, strict=True) if rows else ((), (), ())
         return set(client), set(project), set(model)
 
     def totals(self, since: int, filters: Filters) -> tuple[BookedCalls, int, int]:
-        """Return what is booked from the hour *since* on for sessions that match *filters*, how
-        many of these calls belong to no session, and the number of sessions. Raises
+        """Return what is booked for sessions that match *filters* in hours that begin at *since* or
+        later, how many of these calls belong to no session, and the number of sessions. Raises
         `StoreError`."""
         which, values = _of_sessions(filters)
         booked, unlisted = NO_CALLS, 0  # hour by hour: a sum over all may not fit 64 bits
@@ -230,7 +233,8 @@ class CallLog(Tables):
         self, since: int, offset: int, filters: Filters
     ) -> list[tuple[int, int, int, int]]:
         """Return (days since 1970, picodollars spent, picodollars saved, sessions) for each day
-        with booked calls. *offset* is local time minus UTC, in seconds. Raises `StoreError`."""
+        with booked calls from the hour *since* on, in order. *offset* is local time minus UTC, in
+        seconds. Raises `StoreError`."""
         which, values = _of_sessions(filters)
         rows = self._read(
             f"SELECT (hour + {offset:d}) / {DAY} AS day, SUM({_SPENT}), "  # noqa: S608
@@ -242,7 +246,7 @@ class CallLog(Tables):
         return [(int(day), int(cost), int(saved), int(count)) for day, cost, saved, count in rows]
 
     def money_by_project(self, since: int) -> list[tuple[str, int]]:
-        """Return (project, picodollars spent since that hour), the largest first. Raises
+        """Return (project, picodollars spent from the hour *since* on), the largest first. Raises
         `StoreError`."""
         rows = self._read(
             f"SELECT l.project, SUM({_SPENT}) AS spent FROM refold_calls c JOIN refold_listed l "  # noqa: S608
@@ -252,7 +256,8 @@ class CallLog(Tables):
         return [(project, int(cost)) for project, cost in rows]
 
     def count_events(self, since: float, filters: Filters) -> dict[str, int]:
-        """Return the number of events by kind. Raises `StoreError`."""
+        """Return the number of events by kind, from *since* on, in sessions that match *filters*.
+        Raises `StoreError`."""
         which, values = _of_sessions(filters)
         rows = self._read(
             f"SELECT kind, COUNT(*) FROM refold_events WHERE at >= ? AND session {which} GROUP BY kind",  # noqa: S608
@@ -261,13 +266,14 @@ class CallLog(Tables):
         return {kind: int(count) for kind, count in rows}
 
     def list_calls(self, since: float, filters: Filters, limit: int) -> list[CallRow]:
-        """Return the latest calls since then, at most *limit*, in order. Raises `StoreError`."""
+        """Return the latest calls from *since* on of sessions that match *filters*, at most
+        *limit*, in order. Raises `StoreError`."""
         which, values = _of_sessions(filters)
         rows = self._read(_CALLS.format(which), (since, *values, limit))
         return [CallRow(*row) for row in reversed(rows)]
 
     def calls_of(self, session: str) -> list[CallRow]:
-        """Return the calls of a session, in order. Raises `StoreError`."""
+        """Return the kept calls of a session, in order. Raises `StoreError`."""
         return [CallRow(*row) for row in self._read(_SESSION_CALLS, (session,))]
 
     def find_named(self, names: Iterable[str]) -> list[tuple[str, str, float]]:
@@ -277,7 +283,7 @@ class CallLog(Tables):
 
     def list_changes(self, since: float) -> list[tuple[str, float, str]]:
         """Return (session, seconds since 1970, `call` or the kind of an event) of changes after
-        *since*. Raises `StoreError`."""
+        *since*: of each session its latest call, and events. Raises `StoreError`."""
         rows = self._read(_CHANGED, (since, since))
         return sorted((session, float(at), kind) for session, at, kind in rows)
 
@@ -297,7 +303,7 @@ def _of_sessions(filters: Filters) -> tuple[str, Sequence[Any]]:
 
 
 def _where(filters: Filters) -> tuple[str, Sequence[Any]]:
-    """Return the SQL conditions on `refold_listed l`, and their values."""
+    """Return the WHERE clause on `refold_listed l`, empty without filters, and its values."""
     conditions, values = list[str](), list[Any]()
     for name in ("client", "project", "model"):
         if value := getattr(filters, name):
@@ -403,7 +409,7 @@ class PastCalls(Tables):
         self._named = EditTextCache()
 
     def write(self, connection: Any, who: tuple[str, str], call: BilledCall, view: View) -> None:
-        """Store what was sent in *call*."""
+        """Store what was sent in *call*: in shadow, a history without edits."""
         placed = () if call.shadow else view.visible_edits
         shown = [self._describe(view, each) for each in placed]
         tips = view.transcript.tips

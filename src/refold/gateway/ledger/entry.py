@@ -73,7 +73,7 @@ class Sums:
     unpriced: int = 0
     """Calls to models without a known price: their tokens are counted, their money is not."""
     counted: int = 0
-    """Our estimates of the requests' tokens before they were sent."""
+    """Tokens of the requests as sent, by our estimate."""
     fresh: int = 0
     """Input neither read from a cache nor written to one."""
     read: int = 0
@@ -101,7 +101,7 @@ class Sums:
     refetch_cost: int = 0
     """Part of `would_cost` that these results caused."""
     avoided: int = 0
-    """Calls whose unedited request exceeds the model's window."""
+    """Edited calls whose unedited request exceeds the model's window."""
     avoided_saved: int = 0
     """Part of `saved` in those calls."""
 
@@ -148,12 +148,13 @@ def add_up(parts: Sequence[Sums]) -> Sums:
 
 
 def floor_to_hour(when: float) -> int:
-    """Return the beginning of the hour, in seconds since 1970."""
+    """Return the beginning of the hour of *when*, both in seconds since 1970."""
     return int(when // HOUR) * HOUR
 
 
 def clean_name(name: str) -> str:
-    """Return a client's name of a model or session in a form that any database can store."""
+    """Return a client's name of a model or session in a form that any database can store: at most
+    200 characters, without NUL and surrogates."""
     return name[:200].replace("\0", "").encode("utf-8", "replace").decode()
 
 
@@ -190,7 +191,7 @@ class ReportLine:
 
     @property
     def hit_rate(self) -> float | None:
-        """Share of the reported input that was read from a cache."""
+        """Share of the reported input that was read from a cache; None without input."""
         return self.sums.read / self.sums.input if self.sums.input else None
 
 
@@ -200,14 +201,15 @@ class Report:
 
     by: Grouping
     since: int
-    """Its first hour, in seconds since 1970."""
+    """Its first hour, in seconds since 1970; 0: from the beginning."""
     lines: tuple[ReportLine, ...]
     total: ReportLine
 
 
 def build_report(entries: Iterable[Entry], by: Grouping = "model", since: int = 0) -> Report:
-    """Return the report of *entries*. Every row is the sum of its entries, the total that of the
-    rows. Memory grows only with the number of sessions."""
+    """Return the report of *entries*: days in order, other rows the most expensive first. The total
+    is the sum of the rows, but counts each session once. *since* is only noted, it selects nothing.
+    Memory grows only with the number of sessions."""
     figures = defaultdict[tuple[str, Basis], tuple[int, ...]](lambda: _NOTHING)
     sessions = defaultdict[str, set[tuple[str, str]]](set)
     for key, sums in entries:
@@ -240,7 +242,8 @@ def build_report(entries: Iterable[Entry], by: Grouping = "model", since: int = 
 
 
 def report_as_json(report: Report) -> dict[str, Any]:
-    """Return the report as JSON, with money in US dollars."""
+    """Return the report as JSON, with money in US dollars and *since* in ISO 8601, null if it is
+    0."""
     since = datetime.fromtimestamp(report.since, UTC).isoformat() if report.since else None
     return {
         "by": report.by,
@@ -259,7 +262,7 @@ def _shadow_as_json(line: ReportLine) -> dict[str, Any]:
 
 
 def line_as_json(line: ReportLine) -> dict[str, Any]:
-    """Return one row as JSON."""
+    """Return one row as JSON, with money in US dollars and without its calls in shadow."""
     sums = line.sums
     counts = {name: getattr(sums, name) for name in FIGURES if name not in MONEY_FIELDS}
     dollars = {name: getattr(sums, name) / DOLLAR for name in MONEY_FIELDS}

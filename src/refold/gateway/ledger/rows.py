@@ -124,7 +124,7 @@ DIRECTORY_BYTES = 400_000
 
 def client_of(incoming: Incoming) -> str:
     """Return the name of the agent that sent a request. If unknown, return the first word of its
-    header."""
+    header; empty without one."""
     agent = incoming.header("originator") or incoming.header("user-agent")
     lowered = agent.lower()
     for start, name in CLIENTS:
@@ -152,7 +152,7 @@ def client_name_of(incoming: Incoming) -> str:
 
 
 def hash_client_name(name: str) -> str:
-    """Return a hash of a client's name for a session. Such names are random."""
+    """Return a hash of a client's name for a session, without salt: such names are random."""
     return blake2b(name.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
@@ -243,9 +243,9 @@ class MessageBrief(NamedTuple):
     """`you` for a person, `result` for tool results and reported output of commands, else the
     role."""
     lines: list[str]
-    """First lines."""
+    """First lines with text; of a result only one."""
     line_count: int
-    """Number of all lines."""
+    """Number of all lines, without markup of a result."""
     calls: list[tuple[str, str, str]]
     """Tool, gist and id of each call."""
     answers: list[str]
@@ -255,6 +255,7 @@ class MessageBrief(NamedTuple):
     tokens: int
     """Estimated."""
     place: int = 0
+    """Position in the transcript."""
 
 
 BRIEF_LINES, BRIEF_LINE_CHARACTERS = 3, 300
@@ -262,7 +263,8 @@ BRIEF_LINES, BRIEF_LINE_CHARACTERS = 3, 300
 
 
 def find_title(messages: Sequence[Message]) -> str:
-    """Return the first request of a person in one line, in a form that any database can store."""
+    """Return the first request of a person in one line, in a form that any database can store;
+    empty if the first 50 messages have none."""
     requests = (request_text(message) for message in messages[:50] if message.role == "user")
     return clean_name(" ".join(next(filter(None, requests), "").split()))
 

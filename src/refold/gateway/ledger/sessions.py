@@ -190,7 +190,7 @@ class Sessions(Tables):
             self._execute(connection, _PURGE, (self._clock() - KEPT_SECONDS,))
 
     def find(self, session: str) -> SessionRow | None:
-        """Return the session of this name. Raises `StoreError`."""
+        """Return the session of this name; None if unknown. Raises `StoreError`."""
         self._save_if_possible()
         return next((SessionRow(*row) for row in self._read(_FIND, (session,))), None)
 

@@ -155,7 +155,7 @@ class Tables:
         return list(cursor.fetchall())
 
     def _execute(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> int:
-        """Return the number of changed rows."""
+        """Execute a statement and return the number of changed rows."""
         return int(connection.cursor().execute(self._sql(statement), tuple(values)).rowcount)
 
     def _execute_many(self, connection: Any, statement: str, rows: Iterable[Any]) -> None:
@@ -353,12 +353,13 @@ class Retention:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, after a pruning in progress."""
+        """Stop. Waits at most 5 seconds for a pruning in progress."""
         self._closing.set()
         self._thread.join(5.0)
 
     def prune_if_due(self) -> None:
-        """Prune if no process has for `EVERY_SECONDS`. Raises `StoreError`."""
+        """Prune a store in SQLite or PostgreSQL, if no process has for `EVERY_SECONDS`. Raises
+        `StoreError`."""
         store = self._store
         if not isinstance(store, SQLStore) or not store.claim(CLAIM, uuid4().hex, EVERY_SECONDS):
             return

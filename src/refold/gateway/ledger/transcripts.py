@@ -119,7 +119,7 @@ class RecordedTranscript:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionLimits:
-    """Limits of size. A larger session is not kept; above *total* the oldest are deleted."""
+    """Limits of size. A larger transcript is not kept; above *total* the oldest are deleted."""
 
     session: int = 32_000_000
     """Characters of one conversation."""
@@ -151,7 +151,8 @@ class Transcripts(Tables):
         self._purged_at = float("-inf")
 
     def record(self, call: BilledCall) -> None:
-        """Keep the history of *call*, and what was sent of it. Raises `StoreError`."""
+        """Keep the history of *call*, and what was sent of it, if it is of a session and
+        transcripts are kept. One that is too large is deleted. Raises `StoreError`."""
         if self._seconds is None or call.view is None or not call.session:
             return
         who, view = (call.tenant, call.session), call.view
@@ -228,8 +229,8 @@ class Transcripts(Tables):
         return {session: title for session, title, until in rows if until > now}
 
     def find_sessions(self, words: str, most: int) -> list[str]:
-        """Return at most *most* sessions that contain *words*, in any case. Scans all texts. Raises
-        `StoreError`."""
+        """Return at most *most* sessions with *words* in title or messages, in any case. Scans all
+        texts. Raises `StoreError`."""
         escaped = like_pattern(json.dumps(words, ensure_ascii=False)[1:-1])
         return [name for (name,) in self._read(_SEARCH, (like_pattern(words), escaped, most))]
 

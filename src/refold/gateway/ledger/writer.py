@@ -234,9 +234,9 @@ def _count_bytes(item: Item | None) -> int:
 
 
 def open_ledger(store: str, *, create: bool = True) -> Ledger:
-    """Return the ledger of the store at *store*: in a file beside it, or in its database. If
-    *create* is set, a missing one is created. Raises `StoreError`, and ImportError without the
-    extra `postgresql`."""
+    """Return the ledger of the store at *store*: in a file beside it, or in its database. A missing
+    one is created; without *create* it raises `StoreError`. Raises ImportError without the extra
+    `postgresql`."""
     if not create and not has_ledger(store):
         reason = (
             f"{store}.ledger: there is no net ledger, which has what a gateway's calls cost; "
@@ -275,7 +275,7 @@ def open_transcripts(store: str, seconds: float | None, clock: Callable[[], floa
 def create_writer(
     store: str, record: str, rates: RatesOf, counters: Counters, clock: Callable[[], float]
 ) -> LedgerWriter:
-    """Return a writer of the gateway's ledger in *store*. It also keeps transcripts for *record*
+    """Return a writer of the ledger of a gateway's *store*. It also keeps transcripts for *record*
     (`7d`; empty: not at all). Raises ValueError for an invalid *record*."""
     transcripts = open_transcripts(store, parse_duration(record) if record else None, clock)
     database = open_ledger_database(store)
