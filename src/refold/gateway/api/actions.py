@@ -199,7 +199,8 @@ def _revert_in_file(
 
 
 def _find_later(context: ApiContext, view: View, edits: Sequence[Edit]) -> list[Edit]:
-    """Return the other visible edits that were made when the first of *edits* was, or later."""
+    """Return the other visible edits that were made when the first of *edits* was, or later. Local
+    edits have no time: they come before all."""
     rows = rows_by_edit(ledger_rows(context, view.transcript.tips))
     times = {id: row.when for id, row in rows.items()}
     first = min((times.get(edit.id, 0.0) for edit in edits), default=0.0)

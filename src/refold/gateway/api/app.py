@@ -279,7 +279,7 @@ def _list_choices(hint: Any) -> list[str]:
 
 
 def _with_whole_numbers(arguments: Any) -> Any:
-    """Return *arguments* with 7.0 as 7, which JSON Schema treats as equal."""
+    """Return *arguments* and their `config` with 7.0 as 7, which JSON Schema treats as equal."""
     if not isinstance(arguments, dict):
         return arguments
     whole = {
@@ -434,13 +434,13 @@ _PAGE_HEADERS: Headers = (
 
 
 def is_page(scope: Record) -> bool:
-    """Return whether a file of the page is requested."""
+    """Return whether a file of the page, or the path that redirects to it, is requested."""
     is_path = scope["path"] in _PAGE or scope["path"] == "/refold"
     return is_path and scope["method"] in {"GET", "HEAD"}
 
 
 async def send_page(scope: Record, writer: ResponseWriter) -> None:
-    """Send the file, or the redirect to the page."""
+    """Send the file, a 304 to a browser that has it, or the redirect to the page."""
     if scope["path"] == "/refold":
         await writer.respond(308, (("location", "/refold/"), ("content-length", "0")), b"")
         return

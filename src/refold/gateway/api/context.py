@@ -114,7 +114,8 @@ class ApiContext:
         return cls(pipeline, writer, tenant_of, commands, config.record, files)
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
-        """Return the result of *work*. Raises `DeadlineExceeded`, and what *work* raises."""
+        """Run *work* in a thread and return its result. Raises `DeadlineExceeded`, and what *work*
+        raises."""
         return await self.pipeline.background.run(work)
 
     # --- previews -------------------------------------------------------------------------------
@@ -178,8 +179,8 @@ class ApiContext:
         return self.ledger_writer.calls
 
     def find_file(self, session: str) -> OpenedFile | None:
-        """Return the session in a client's file with this id; None if it is a gateway's or unknown.
-        Raises `FormatError`, `StoreError`."""
+        """Return the session in a client's file with this id; None if it is a gateway's or unknown,
+        or if files are not listed. Raises `FormatError`, `StoreError`."""
         if self.files is None or self.call_log.find(session) or self.sessions.find(session):
             return None
         return self.files.open(session)

@@ -129,7 +129,7 @@ class OpenedFile:
 
 
 class ClientSessions:
-    """Sessions of this user's clients. Only titles are read, and sessions that are opened."""
+    """Sessions of this user's clients. A file is read only for its title, figures or messages."""
 
     def __init__(self) -> None:
         self._lock, self._until = Lock(), 0.0
@@ -164,8 +164,8 @@ class ClientSessions:
             raise FormatError(f"{row.name}: its edits cannot be read: {error}") from error
 
     def read_figures(self, ids: Sequence[str]) -> list[ListRow]:
-        """Return the rows of these sessions, as far as known, and read their files: at least one,
-        and as many as `FIGURES_SECONDS` allow. A file is not read again until it changes."""
+        """Return the rows of those *ids* that are known, and read their files: at least one, and as
+        many as `FIGURES_SECONDS` allow. A file is not read again until it changes."""
         rows = [row for row in self._load() if row.id in ids]
         until = time.monotonic() + FIGURES_SECONDS
         for row in rows:
@@ -218,7 +218,7 @@ class ClientSessions:
         ]
 
     def list_values(self, name: str) -> set[str]:
-        """Return all clients, or all projects."""
+        """Return all values of `client` or `project` that are not empty."""
         return {value for row in self._load() if (value := getattr(row, name))}
 
     def read_titles(self, rows: Sequence[FileRow]) -> None:

@@ -70,8 +70,8 @@ class LocatedSession(NamedTuple):
 
 
 def find_session(context: ApiContext, session: str | UnsetType) -> SessionRow:
-    """Return the session of this name, whichever process answered it. Raises `Problem` 404,
-    `StoreError`."""
+    """Return the session of this name, whichever process answered it. Raises `Problem` 404, also
+    without a name; `StoreError`."""
     row = context.sessions.find(session) if session else None
     if row is None:
         raise Problem(404, "no_session", NO_SESSION)
@@ -231,7 +231,8 @@ def read_request(
 
 
 def _open_latest(context: ApiContext, row: SessionRow) -> tuple[Incoming, Payload]:
-    """Return a stand-in request and the session's latest history as a payload. `Problem` 409."""
+    """Return an empty request and the session's latest history as a payload. Raises `Problem`
+    409."""
     payload = make_payload(_latest_messages(context, row), row.api, row.model)
     return Incoming(row.api, row.upstream, "/", (), b""), payload
 

@@ -225,7 +225,8 @@ def _would_send(listed: ListedSession, latest: SessionRow | None) -> int | None:
 
 
 def _sum_money(booking: BookedCalls) -> tuple[float | None, float | None]:
-    """Return dollars spent and saved. If all was in shadow, the latter would have been saved."""
+    """Return dollars spent and saved, None without a known price. If all was in shadow, the latter
+    would have been saved."""
     sums, shadow = booking.reported, booking.shadow
     is_priced, saved = shadow.calls > shadow.unpriced, booking.money_saved
     if is_priced and not booking.calls:

@@ -267,19 +267,21 @@ def choose_strategies(
 
 
 def list_writers(context: ApiContext) -> Sequence[Model]:
-    """Return the models that the gateway asks for summaries, as far as known."""
+    """Return the models that the gateway asks for summaries; none if a function asks them."""
     ask = context.pipeline.settings.ask
     return ask.models if isinstance(ask, Fallback) else ()
 
 
 def find_endpoint(context: ApiContext) -> HTTPModel | None:
-    """Return the first of them with an address, where other models may be asked."""
+    """Return the first of them that is asked over HTTP, whose server may be asked for other models
+    too; None without one."""
     return next((model for model in list_writers(context) if isinstance(model, HTTPModel)), None)
 
 
 def choose_asker(context: ApiContext, arguments: PreviewArguments) -> Asker | None:
-    """Return the function that answers strategies: the gateway's own, or one for the named model at
-    the same address, with the same key and its own price. Raises `Problem` 422."""
+    """Return the function that answers strategies: the gateway's own, or one for the named model on
+    the same server, with the same key and its own price; None if no model is configured. Raises
+    `Problem` 422."""
     workers, settings = context.pipeline.workers, context.pipeline.settings
     name = arguments.summary_model.strip()
     if not name or arguments.summary == "rules":

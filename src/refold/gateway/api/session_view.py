@@ -223,8 +223,8 @@ def _describe_edits(shown: Sequence[ShownEdit], rows: Sequence[LedgerRow]) -> li
 
 
 def _run(row: LedgerRow | None) -> str:
-    """Return an id shared by all edits of a compaction: the run, or the time of an accepted
-    edit."""
+    """Return an id shared by all edits of a compaction: the run, or the time of an accepted edit;
+    empty without a row."""
     return (row.run or f"{row.when:.6f}") if row is not None else ""
 
 
