@@ -197,3 +197,12 @@ def test_an_invalid_report_is_refused_and_not_booked(gateway_and_store) -> None:
         return at.get("overview", client="wrong").json()["totals"]["calls"]
 
     assert eventually(calls) and calls() == 1
+
+
+@pytest.mark.parametrize("headers", [{"x-\ud83d": "a"}, {"x-session-id": "\ud83d"}])
+def test_headers_with_half_an_emoji_are_no_failure(gateway_and_store, headers: dict) -> None:
+    at, _ = gateway_and_store
+    body = json.dumps({**CALL, "headers": headers})
+    content_type = {"content-type": "application/json"}
+    answer = at.client.post("/refold/api/report_usage", content=body, headers=ADMIN | content_type)
+    assert answer.status_code == 200, answer.text

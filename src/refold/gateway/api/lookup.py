@@ -217,7 +217,8 @@ def read_request(
         raise Problem(422, "empty", "The request holds no message.")
     headers = tuple((name.lower(), value) for name, value in (arguments.headers or {}).items())
     raw_headers = tuple(
-        (name.encode(), value.encode("latin-1", "replace")) for name, value in headers
+        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
+        for name, value in headers
     )
     incoming = Incoming(
         payload.codec.NAME,
