@@ -107,7 +107,7 @@ def test_a_range_or_chosen_strategies_of_a_file_can_be_compacted_alone(at):
     preview = at.post("preview", **asked).json()
     assert [(edit["start"], edit["stop"]) for edit in preview["edits"]] == [(3, 21)]
     refused = at.post("preview", **asked, summary_model="large")
-    assert refused.status_code == 422 and "no address" in refused.json()["error"]["message"]
+    assert refused.status_code == 422 and "server of models" in refused.json()["error"]["message"]
     preview = at.post("preview", session=session, to=1_000, strategies=["results"]).json()
     assert {edit["by"].split("(")[0] for edit in preview["edits"]} <= {
         "ClipResults",

@@ -845,7 +845,7 @@ def test_a_busy_gateway_is_retried_and_not_shown_as_unreachable(
     session = session_of(here, "lengthy")
     visit(browser, here, f"#/s/{session}")
     browser.find("article.message")
-    busy = {"code": "busy", "message": "Too much is asked at once."}
+    busy = {"code": "busy", "message": "Too many operations are in progress."}
     browser.run(FAIL, "/text", 2, busy)
     browser.click("article.message button")
     browser.wait(".opened .text", "read path")
@@ -855,7 +855,9 @@ def test_a_busy_gateway_is_retried_and_not_shown_as_unreachable(
     browser.run(
         "for (const name of ['pagehide', 'pageshow']) window.dispatchEvent(new Event(name))"
     )
-    assert "Agents" not in browser.wait("#gone", "Too much is asked at once. Last updated")
+    assert "Agents" not in browser.wait(
+        "#gone", "Too many operations are in progress. Last updated"
+    )
     assert "Not live" in browser.text("#live")
     browser.run("mend()")
     browser.click("#gone button")
@@ -1402,7 +1404,7 @@ def test_ten_common_tasks_take_at_most_four_steps_each(  # noqa: PLR0915 - ten t
     hand = begin()
     hand.click(row)
     hand.type("#find", "src/m3.py")
-    browser.wait("#hits", "hidden in")
+    browser.wait("#hits", "hidden by compaction")
     hand.click("#hits li[aria-current] button")
     browser.wait("#news", "is sent again")
     steps["bring back that file"] = hand.count

@@ -92,7 +92,7 @@ def accept(context: ApiContext, arguments: AcceptArguments) -> AcceptAnswer:
 def _accept(context: ApiContext, pending: PendingPreview, actor: str) -> AcceptAnswer:
     conversation, preview = pending.conversation, pending.preview
     if not preview.edits:
-        raise Problem(409, "nothing", "No part of the preview is chosen.")
+        raise Problem(409, "nothing", "No edit of the preview is selected.")
     if pending.file is not None:
         save_first_sight(pending.file)
         view = conversation.compactor.accept(preview, actor=actor)
@@ -225,11 +225,11 @@ def restore(context: ApiContext, arguments: RestoreArguments) -> RestoreAnswer:
         )
     words = f"Message {at}, word for word:\n{readable_text(view.transcript.messages[at])}"
     if any(map(Says((words,)), edit.insert)):
-        raise Problem(409, "not_hidden", "The message's words are sent already.")
+        raise Problem(409, "not_hidden", "The text of this message is sent already.")
     longer = add_words(edit, words)
     if longer is None:
         raise Problem(
-            409, "no_place", "Nothing that stands there may carry the message: undo the edit."
+            409, "no_place", "The text sent there cannot take in the message: undo the edit."
         )
     added = view.fold(edit.start, edit.stop, *longer.insert, by=f"Restore({at})")
     preview = Preview(view, view.apply(added), (added,))
@@ -307,10 +307,10 @@ def pin(context: ApiContext, arguments: PinArguments) -> PinAnswer:
         raise Problem(404, "no_message", "The session has no such message.")
     message, words = messages[arguments.message], " ".join(arguments.words.split())
     if words and not Says((words,))(message):
-        raise Problem(409, "not_there", "The message does not say these words.")
+        raise Problem(409, "not_there", "The message does not contain these words.")
     pins = Pins(context.pipeline.store, arguments.session)
     if len(pins.load()) >= MOST_PINS:
-        raise Problem(409, "too_many", f"{MOST_PINS} pins are kept of a session.")
+        raise Problem(409, "too_many", f"A session has at most {MOST_PINS} pins.")
     pins.add(arguments.message, message, words)
     return _answer(context, arguments.session)
 

@@ -270,7 +270,7 @@ class ListRow(Answer, kw_only=True):
     would_send: Annotated[
         Tokens | None, about("Tokens that the latest call would have had; null if not in shadow.")
     ] = None
-    is_recorded: Annotated[bool, about("Whether its text is kept.")]
+    is_recorded: Annotated[bool, about("Whether its transcript is kept.")]
     is_shadow: Annotated[
         bool, about("Whether it was in shadow, so that `saved` is what would have been saved.")
     ]

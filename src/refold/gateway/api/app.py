@@ -105,7 +105,7 @@ class Api:
         if operation is None:
             return self._document
         if self._under_way >= MAX_CONCURRENT:
-            raise Problem(503, "busy", "Too much is asked at once.")
+            raise Problem(503, "busy", "Too many operations are in progress: try again.")
         self._under_way += 1
         try:
             arguments = (
@@ -249,7 +249,7 @@ def read_arguments(body: bytes, type: type[A]) -> A:
     except ValueError as error:
         raise _bad_request("the body is not JSON") from error
     except RecursionError as error:
-        raise _bad_request("the body is too deep") from error
+        raise _bad_request("the body is nested too deeply") from error
     return check(arguments, type)
 
 
@@ -269,7 +269,7 @@ def check(arguments: Any, type: type[A], *, strict: bool = True) -> A:
     except UnicodeEncodeError as error:  # msgspec looks into a text where another type belongs
         raise _bad_request("half a surrogate pair where no text belongs") from error
     except RecursionError as error:
-        raise _bad_request("the body is too deep") from error
+        raise _bad_request("the body is nested too deeply") from error
 
 
 def _list_choices(hint: Any) -> list[str]:
@@ -310,17 +310,18 @@ STATUSES = {
     400: "The request is not what the document says: no JSON, a field missing, of another type, or "
     "unknown.",
     401: "The admin token is missing or wrong.",
-    403: "No admin token is set, and the caller is not on this machine, or calls it otherwise.",
+    403: "No admin token is set and the caller is not on this machine, or the host that it names or "
+    "the site that it comes from is not allowed.",
     404: "This gateway knows no such session, preview or edit.",
     405: "The path takes another method.",
-    408: "The body did not come.",
+    408: "The body did not arrive in time.",
     409: "A conflict: the conversation is being worked on, has changed, its history must be sent "
     "along, or another process has what is needed: try again.",
     413: "The body is larger than `limits.body_bytes`.",
     415: "A body is JSON, not compressed.",
     422: "The content is unusable: no conversation of any API, or figures that contradict one "
     "another.",
-    503: "The store failed, it took too long, or too much is asked at once: try again.",
+    503: "The store failed, it took too long, or too many operations are in progress: try again.",
 }
 """Error statuses and their meanings."""
 

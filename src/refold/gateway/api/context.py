@@ -41,7 +41,7 @@ from refold.session_files.edited import EditedSession
 
 T = TypeVar("T")
 P = TypeVar("P", Content, Part)
-STORE_FAILED = "The gateway's store cannot be read or written: its log says why."
+STORE_FAILED = "The gateway's store cannot be read or written: the gateway's log says why."
 PENDING_PREVIEWS = 16
 """Maximum number of pending previews, each of which holds a conversation. The oldest are
 forgotten."""
@@ -152,11 +152,13 @@ class ApiContext:
             raise Problem(
                 409,
                 "preview_elsewhere",
-                "Another process of the gateway made this preview, or one that has ended: "
-                "try again, since another may answer, or make another preview.",
+                "Another process of the gateway made this preview, and may have ended: try again, "
+                "since that process may answer, or make another preview.",
             )
         raise Problem(
-            404, "no_preview", "There is no such preview: it was accepted, or others came after it."
+            404,
+            "no_preview",
+            "There is no such preview: it was accepted, or newer ones replaced it.",
         )
 
     # --- the ledger -----------------------------------------------------------------------------
@@ -262,7 +264,7 @@ def as_problem(error: Exception) -> Problem | None:
         case StoreError():
             return Problem(503, "store_failed", STORE_FAILED)
         case DeadlineExceeded():
-            return Problem(503, "late", "It took too long.")
+            return Problem(503, "late", "The operation took too long: try again.")
         case ConversationBusy():
             return Problem(
                 409, "busy", "A request of this conversation is being worked on: try again."

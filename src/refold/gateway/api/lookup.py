@@ -33,7 +33,7 @@ from refold.messages import Message
 from refold.stores.store import LedgerRow, as_ledger_store, rows_about
 from refold.text.plain import readable_text
 
-HISTORY_NEEDED = "No transcript of this session is recorded: send it as `request`."
+HISTORY_NEEDED = "The transcript of this session is not kept: send the history as `request`."
 NO_SESSION = "No such session is known: its next request makes it known."
 
 
@@ -145,7 +145,7 @@ def find_past_call(context: ApiContext, listed: ListedSession, number: int) -> P
     raise Problem(
         409,
         "not_kept",
-        f"What call {number} was sent is not kept: its text was not recorded, or the client has "
+        f"What was sent in call {number} is not kept: no transcript was recorded, or the client has "
         "rewritten the history since.",
     )
 
@@ -211,10 +211,10 @@ def read_request(
     payload = open_payload(body, row.api if row else arguments.api or None)
     if field := server_history_field(payload.codec.NAME, payload.body):
         raise Problem(
-            422, "delta", f"The provider holds the rest of this conversation: it has {field}."
+            422, "delta", f"The provider holds the rest of this conversation: there is `{field}`."
         )
     if not len(payload):
-        raise Problem(422, "empty", "The request holds no message.")
+        raise Problem(422, "empty", "The request has no messages.")
     headers = tuple((name.lower(), value) for name, value in (arguments.headers or {}).items())
     raw_headers = tuple(
         (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
@@ -251,9 +251,9 @@ def _latest_messages(context: ApiContext, row: SessionRow) -> Sequence[Message]:
         raise Problem(
             409,
             "history_elsewhere",
-            "Another process of the gateway has the latest history of this session, or one that "
-            "has ended had it: try again, since another may answer, wait for the session's next "
-            "call, or send the history as `request`.",
+            "Another process of the gateway has the latest history of this session, and may have "
+            "ended: try again, since that process may answer, wait for the session's next call, or "
+            "send the history as `request`.",
         )
     return recorded.messages
 

@@ -160,7 +160,9 @@ class SessionAnswer(Answer, kw_only=True):
     edits: list[ViewEdit]
     pins: list[Pin]
     log: list[LogRow]
-    kept_until: Annotated[float | None, about("Time of the text's deletion; null if none is kept.")]
+    kept_until: Annotated[
+        float | None, about("Time of the transcript's deletion; null if it is not kept.")
+    ]
     in_shadow: Annotated[bool, about("Whether requests are sent unedited, whatever is done here.")]
     file: Annotated[FileFacts | None, about("Null for a session of the gateway.")] = None
     sizes: Annotated[list[int], about("Tokens of each message that is kept.")]

@@ -138,7 +138,7 @@ def choose_parts(preview: Preview, arguments: PartsArguments) -> Preview:
     names = {edit.id for edit in preview.edits}
     edits = names if arguments.edits is UNSET else arguments.edits
     if unknown := [id for id in edits if id not in names]:
-        raise Problem(404, "no_edit", f"{unknown[0]} is no part of this preview")
+        raise Problem(404, "no_edit", f"{unknown[0]} is no edit of this preview")
     for id, text in (arguments.amend or {}).items():
         if arguments.edits is UNSET or id in edits:
             preview = preview.amend(id, text)
@@ -290,7 +290,9 @@ def choose_asker(context: ApiContext, arguments: PreviewArguments) -> Asker | No
         return partial(workers.ask, other=manual) if manual else None
     endpoint = find_endpoint(context)
     if endpoint is None:
-        raise Problem(422, "no_endpoint", "The gateway has no address where models are asked.")
+        raise Problem(
+            422, "no_endpoint", "`summary_model` needs a server of models; the gateway has none."
+        )
     rates = find_rates(name, settings.prices)
     price = (rates.input, rates.output, rates.read, rates.write) if rates else None
     model = replace(endpoint, model=name, price=price, same_model=False, window=None)

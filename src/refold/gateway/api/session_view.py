@@ -15,7 +15,6 @@ from refold.gateway.api.api_types import EditTextAnswer, EditTextArguments, File
 from refold.gateway.api.context import ApiContext, Problem
 from refold.gateway.api.files import OpenedFile
 from refold.gateway.api.lookup import (
-    HISTORY_NEEDED,
     find_edits,
     find_history,
     find_listed,
@@ -263,7 +262,11 @@ REACH = 20
 """Messages before a window that are searched for the calls of its results."""
 SNIPPET = 200
 MOST_HITS = 500
-NOT_KEPT = "The text of this session is not kept: `record` keeps it."
+NOT_KEPT = "The transcript of this session is not kept: `refold serve --record 7d` keeps it."
+HIDDEN_NOT_KEPT = (
+    "The hidden text needs the session's transcript, which is not kept or not this history's, or a "
+    "`preview` that was made with `request`."
+)
 
 
 def messages(context: ApiContext, arguments: MessagesArguments) -> MessagesAnswer:
@@ -375,7 +378,7 @@ def edit_text(context: ApiContext, arguments: EditTextArguments) -> EditTextAnsw
     edit, text, history = _locate_edit(context, arguments)
     if arguments.of == "hidden":
         if history is None:
-            raise Problem(409, "history_needed", HISTORY_NEEDED)
+            raise Problem(409, "history_needed", HIDDEN_NOT_KEPT)
         text = text_hidden_by(edit, history)
     end = arguments.offset + arguments.limit
     return EditTextAnswer(
@@ -418,6 +421,6 @@ def _find_shown_edit(edits: Sequence[ShownEdit], id: str) -> ShownEdit:
     """Return the edit with this id or a unique prefix of it. Raises `Problem` 404."""
     matches = [edit for edit in edits if edit.id.startswith(id)]
     if len(matches) != 1:
-        problem = "several edits begin so" if matches else "there is no such edit in what shows"
+        problem = "several edits begin so" if matches else "there is no such edit in effect"
         raise Problem(404, "no_edit", f"{id}: {problem}")
     return matches[0]

@@ -443,7 +443,7 @@ class PastCalls(Tables):
             raise FormatError(f"there is no request {number}: {len(times):,} were answered")
         past = self.find(tenant, session, times[number - 1])
         if past is None:
-            raise FormatError(f"what request {number} was sent is not kept")
+            raise FormatError(f"what was sent in request {number} is not kept")
         return past
 
     def _describe(self, view: View, placed: VisibleEdit) -> tuple[str, str]:

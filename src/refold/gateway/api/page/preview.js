@@ -166,13 +166,13 @@ export async function showPreview(root, route) {
 
   function paintLosses() {
     const heading = create("h2", {}, "What the model would no longer see");
-    if (!offer.preview) put(losses, heading, create("p", { class: "quiet" }, "Nothing. This preview has no edits."));
+    if (!offer.preview) put(losses, heading, create("p", { class: "quiet" }, "Nothing: this preview has no edits."));
     else if (!canTell()) put(losses, heading, create("p", {}, "Counts only: the transcript of this session is not kept."), counts());
     else put(losses, heading, create("p", { class: "quiet" }, "Each line below is sent now and would not be sent after the compaction. Nothing is deleted from the session."), counts(), graveLosses(), otherLosses());
   }
 
   const lost = (kind) => now.lost.filter((loss) => loss.kind === kind);
-  const where = (loss) => create("span", { class: "quiet" }, loss.message === null ? "an earlier summary" : `${loss.message}, line ${loss.line}`);
+  const where = (loss) => create("span", { class: "quiet" }, loss.message === null ? "an earlier summary" : `message ${loss.message}, line ${loss.line}`);
   const kindName = (loss) => KINDS.find(([kind]) => kind === loss.kind)[2];
   const first = (most, all) => (all.length > most ? create("p", { class: "quiet" }, `First ${most} of ${number(all.length)}.`) : null);
 
@@ -279,9 +279,9 @@ function drawEffect(session, offer, now, wanted) {
   const rows = [["Tokens sent", before, after, number, before ? `−${share(before - after, before)}` : ""]];
   if (prices) {
     const cost = (tokens) => (tokens * prices.read) / 1e6;
-    rows.push(["Input per call", cost(before), cost(after), (value) => money(value, true), money(cost(after - before), true)]);
+    rows.push(["Cached input per call", cost(before), cost(after), (value) => money(value, true), money(cost(after - before), true)]);
   }
-  if (window && window > before) rows.push([`Free of ${number(window)}`, window - before, window - after, number, signed(before - after)]);
+  if (window && window > before) rows.push([`Free in the window of ${number(window)}`, window - before, window - after, number, signed(before - after)]);
   const width = (value, most) => create("i", { vars: { width: `${(100 * value) / most}%` } });
   return [create("div", { class: "pad" }, least,
     create("h2", { class: "spread" }, "Effect", create("span", { class: "legend" }, create("span", {}, create("i", { class: "grey" }), "Now"), create("span", {}, create("i"), "After"))),

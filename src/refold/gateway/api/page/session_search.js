@@ -44,11 +44,11 @@ export function makeSearch(page) {
     const run = page.session.edits.find((edit) => edit.id === hit.edit)?.number;
     const row = create("li", { "aria-current": at === hits.at ? "true" : null });
     return put(row,
-      create("span", { class: "quiet" }, `${hit.message}${hit.line ? `, line ${hit.line}` : ""}`),
+      create("span", { class: "quiet" }, `message ${hit.message}${hit.line ? `, line ${hit.line}` : ""}`),
       create("span", { class: "grow mono" }, before, words && create("mark", {}, words), after),
-      hit.edit && create("span", { class: "chip" }, `hidden${run ? ` in ${run}` : ""}`),
+      hit.edit && create("span", { class: "chip" }, `hidden${run ? ` by compaction ${run}` : ""}`),
       hit.edit && !page.file && button("Restore", () => page.restore(hit.message, row), { class: "link" }),
-      !page.isPast && !page.file && button("Pin", () => page.pin(hit.message, hit.exact ? words : "", row), { class: "link", "aria-label": `Pin these words of message ${hit.message}` }),
+      !page.isPast && !page.file && button("Pin", () => page.pin(hit.message, hit.exact ? words : "", row), { class: "link", "aria-label": `Pin ${hit.exact ? "these words of " : ""}message ${hit.message}` }),
       button("Show in place", () => { hits.at = at; paint(); page.showKey(`m${hit.message}`, false)?.classList.add("found"); }, { class: "link" }));
   }
 

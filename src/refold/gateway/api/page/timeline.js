@@ -180,7 +180,7 @@ function editAbout(edit, session) {
   const who = edit.when ? byWhom(actor) : "on arrival";
   const call = edit.when ? callSince(session.calls, edit.when) : 0;
   const parts = [isSummary(edit.by) ? (edit.model || "by rules") : "", edit.cost ? money(edit.cost, true) : "", who,
-    edit.when ? `${call ? `call ${call}, ` : ""}${clock(edit.when)}` : "", edit.contains ? `contains ${edit.contains}` : ""];
+    edit.when ? `${call ? `call ${call}, ` : ""}${clock(edit.when)}` : "", edit.contains ? `contains compaction${/,/.test(edit.contains) ? "s" : ""} ${edit.contains}` : ""];
   return parts.filter(Boolean).join(" · ");
 }
 
