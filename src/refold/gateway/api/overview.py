@@ -114,7 +114,8 @@ class OverviewAnswer(Answer, kw_only=True):
         about("Start of a day in seconds since 1970, dollars spent, dollars saved, sessions."),
     ]
     calls: Annotated[
-        list[tuple[str, float, int, int]], about("Calls of today: session, time, original, sent.")
+        list[tuple[str, float, int, int]],
+        about(f"Calls of today, the latest {MOST_CALLS:,}: session, time, original, sent."),
     ]
     choices: Choices | None
     projects: Annotated[

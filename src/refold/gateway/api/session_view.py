@@ -151,7 +151,7 @@ def _describe(
     """Return what sessions of the gateway and those in files have in common; the rest is empty."""
     writer, begins = _name_summary_model(context), dict[str, int]()
     for item in ledger:  # also of edits that the same compaction replaced later
-        begins.setdefault(_run(item), item.before)
+        begins.setdefault(_name_run(item), item.before)
     return SessionAnswer(
         now=context.pipeline.settings.clock(),
         row=row,
@@ -170,8 +170,8 @@ def _describe(
         log=[
             LogRow(
                 *(item.when, item.action, item.edit, item.by),
-                *(begins.pop(_run(item), item.before), item.after),
-                *(item.actor, _run(item), item.reason),
+                *(begins.pop(_name_run(item), item.before), item.after),
+                *(item.actor, _name_run(item), item.reason),
             )
             for item in ledger
             if item.edit and item.action != "preview"
@@ -214,14 +214,14 @@ def _describe_edits(shown: Sequence[ShownEdit], rows: Sequence[LedgerRow]) -> li
             actor=row.actor if row else "",
             cost=row.cost if row else 0.0,
             model=row.model if row else "",
-            run=runs.get(edit.id, _run(row)),
+            run=runs.get(edit.id, _name_run(row)),
         )
         for edit in shown
         for row in (by_edit.get(edit.id),)
     ]
 
 
-def _run(row: LedgerRow | None) -> str:
+def _name_run(row: LedgerRow | None) -> str:
     """Return an id shared by all edits of a compaction: the run, or the time of an accepted edit;
     empty without a row."""
     return (row.run or f"{row.when:.6f}") if row is not None else ""

@@ -235,7 +235,7 @@ class ToolCallHistory:
         again = []
         for place, part in enumerate(view.transcript.messages[at].parts):
             if isinstance(part, ToolCall):
-                self.calls[part.id] = _key(part)
+                self.calls[part.id] = _hash_call(part)
             elif isinstance(part, ToolResult) and (key := self.calls.get(part.id)):
                 if before is not None and _was_hidden(view, self.results.get(key), before):
                     again.append(part)
@@ -253,7 +253,7 @@ def _was_hidden(view: View, where: tuple[int, int] | None, before: CommonPrefix)
     return any(all(part not in message.parts for message in edit.insert) for edit in hiding)
 
 
-def _key(call: ToolCall) -> bytes:
+def _hash_call(call: ToolCall) -> bytes:
     content = f"{call.name}\n{call.arguments}".encode("utf-8", "surrogatepass")
     return blake2b(content, digest_size=12).digest()
 

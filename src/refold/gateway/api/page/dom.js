@@ -24,6 +24,8 @@ export function put(element, ...inside) {
 }
 export const button = (text, onclick, more = {}) => create("button", { type: "button", onclick, ...more }, text);
 export const key = (name) => create("kbd", { "aria-hidden": "true" }, name);
+/** The key that the browser's own shortcuts use. */
+export const COMMAND_KEY = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘" : "Ctrl";
 export const byId = (id) => document.getElementById(id);
 
 /** Announce *text* to screen readers. */

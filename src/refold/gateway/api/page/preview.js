@@ -1,7 +1,7 @@
 // The preview of a compaction: its effect, its losses, and which of its edits to accept.
 import { get, post } from "./api.js";
 import { address, go, guard } from "./app.js";
-import { button, byId, create, key, later, put, say } from "./dom.js";
+import { COMMAND_KEY, button, byId, create, key, later, put, say } from "./dom.js";
 import { clock, cut, editTitle, isSummary, middleCut, money, number, plural, share, signed, strategy, thenHas } from "./format.js";
 import { makeForm } from "./preview_form.js";
 import { nameOf } from "./sessions.js";
@@ -227,7 +227,7 @@ export async function showPreview(root, route) {
         create("span", { class: "quiet" }, file ? `Saved to ${middleCut(file.edits)}; the session file stays unchanged. Undo at any time.` : `Takes effect ${session.in_shadow ? "once shadow is off" : "with the next call"}. Undo at any time.`)),
       button(["Discard", key("Esc")], () => go(address(`s/${id}`))),
       cleared.length && cleared.length < parts.length ? button("Accept only cleared results", () => accept(cleared)) : null,
-      button([some.length === parts.length ? "Accept" : `Accept ${plural(some.length, "edit")}`, key("⌘ ↵")], () => accept(some), { class: "main", id: "accept", disabled: !some.length }));
+      button([some.length === parts.length ? "Accept" : `Accept ${plural(some.length, "edit")}`, key(`${COMMAND_KEY} ↵`)], () => accept(some), { class: "main", id: "accept", disabled: !some.length }));
   }
 
   const accept = (some) => guard(async () => {
@@ -281,7 +281,7 @@ function drawEffect(session, offer, now, wanted) {
     const cost = (tokens) => (tokens * prices.read) / 1e6;
     rows.push(["Cached input per call", cost(before), cost(after), (value) => money(value, true), money(cost(after - before), true)]);
   }
-  if (window && window > before) rows.push([`Free in the window of ${number(window)}`, window - before, window - after, number, signed(before - after)]);
+  if (window && window > before) rows.push([`Free in window of ${number(window)}`, window - before, window - after, number, signed(before - after)]);
   const width = (value, most) => create("i", { vars: { width: `${(100 * value) / most}%` } });
   return [create("div", { class: "pad" }, least,
     create("h2", { class: "spread" }, "Effect", create("span", { class: "legend" }, create("span", {}, create("i", { class: "grey" }), "Now"), create("span", {}, create("i"), "After"))),

@@ -1,5 +1,5 @@
 // The settings of a preview: target, messages, strategies and summaries.
-import { create, key } from "./dom.js";
+import { COMMAND_KEY, create, key } from "./dom.js";
 import { money, number, share } from "./format.js";
 
 const HOW = [["results", "Clear old tool results"], ["thinking", "Clear old thinking"], ["summary", "Summarise"]];
@@ -23,7 +23,7 @@ export function makeForm(session, query, run, changed) {
   const writer = !model ? "No model for summaries is configured: set [summaries] in refold.toml."
     : rates ? `${model}: ${money(rates.input)} in, ${money(rates.output)} out per million tokens.` : `No price is known for ${model}.`;
   const wide = (text, field) => create("label", { class: "wide" }, text, field);
-  const again = create("button", { type: "submit", class: "wide" }, "Preview again", key("⌘ Enter"));
+  const again = create("button", { type: "submit", class: "wide" }, "Preview again", key(`${COMMAND_KEY} ↵`));
   const form = create("form", { class: "panel pad", novalidate: true, "aria-label": "Settings", onsubmit: (event) => { event.preventDefault(); run(); } },
     create("h2", {}, "Settings"),
     create("fieldset", {}, create("legend", {}, "Target in tokens"), create("div", { class: "row" }, target, portion), slider,
