@@ -181,7 +181,7 @@ class PreviewArguments(ConversationArguments, kw_only=True):
 
 
 class PartsArguments(Arguments, kw_only=True):
-    """A preview, and which of its parts with which texts."""
+    """A preview, which of its edits to use, and new texts of its summaries."""
 
     preview: PreviewName
     amend: Annotated[
@@ -195,7 +195,7 @@ class PartsArguments(Arguments, kw_only=True):
 
 
 class PreviewPartsArguments(PartsArguments, kw_only=True):
-    """A preview of a session, and which of its parts with which texts."""
+    """A session's preview, which of its edits to use, and new texts of its summaries."""
 
     session: SessionId
 

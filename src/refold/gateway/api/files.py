@@ -202,8 +202,8 @@ class ClientSessions:
         return replace(listed, title=title, latest=row.latest, is_read=is_read)
 
     def find(self, filters: Filters) -> list[FileRow]:
-        """Return the sessions that match *filters*, the latest first. None has a model. Words are
-        searched for in the titles that can be read in `TITLE_SECONDS`."""
+        """Return the sessions that match *filters*, the latest first; none if a model is asked for.
+        Words are searched for in the titles that can be read in `TITLE_SECONDS`."""
         begin, end, words = filters.since, filters.until, filters.words.lower()
         if words:
             self.read_titles(self._load())

@@ -219,7 +219,7 @@ def list_rows(context: ApiContext, listed: Sequence[ListedSession]) -> list[List
 
 def _would_send(listed: ListedSession, latest: SessionRow | None) -> int | None:
     """Return the tokens with edits of a call in shadow: the request as its provider counts, times
-    the share that edits leave."""
+    the share that edits leave; None if unknown."""
     if latest is None or not latest.tokens_before:
         return None
     return round(listed.original * latest.tokens_after / latest.tokens_before)

@@ -124,15 +124,15 @@ def make_pending(id: str, edited: EditedSession, preview: Preview) -> PendingPre
 
 
 def preview_parts(context: ApiContext, arguments: PreviewPartsArguments) -> PreviewAnswer:
-    """Return what some parts of a preview would do, with other texts. The preview is not changed.
-    Raises `Problem`, `EditError`."""
+    """Return what some edits of a preview would do, with new texts of summaries. The preview is not
+    changed. Raises `Problem`, `EditError`."""
     pending = context.find_preview(arguments.preview, arguments.session)
     chosen = choose_parts(pending.preview, arguments)
     return describe_preview(context, pending._replace(preview=chosen), arguments.preview)
 
 
 def choose_parts(preview: Preview, arguments: PartsArguments) -> Preview:
-    """Return *preview* with only the chosen parts, and other texts in summaries. Edits that drop
+    """Return *preview* with only the chosen edits, and new texts of summaries. Edits that drop
     thinking stay, and those that the rest needs besides are added. Raises `Problem` 404,
     `EditError`."""
     names = {edit.id for edit in preview.edits}

@@ -114,7 +114,7 @@ class EventsAnswer(Answer):
 
 
 def events(context: ApiContext, arguments: EventsArguments) -> EventsAnswer:
-    """Return what is new since then. Raises `StoreError`."""
+    """Return the calls and events after `since`. Raises `StoreError`."""
     changes = context.call_log.list_changes(arguments.since)
     return EventsAnswer(context.pipeline.settings.clock(), [Change(*change) for change in changes])
 

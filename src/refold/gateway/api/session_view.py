@@ -69,7 +69,8 @@ LETTERS = {"you": "y", "assistant": "a", "result": "r"}
 
 
 def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
-    """Return one session without its texts. Raises `Problem` 404, `FormatError`, `StoreError`."""
+    """Return one session without its texts. Raises `Problem` 404 and 409, `FormatError`,
+    `StoreError`."""
     if file := context.find_file(arguments.session):
         return _describe_file(context, file)
     listed, latest = find_listed(context, arguments.session)
@@ -270,7 +271,7 @@ HIDDEN_NOT_KEPT = (
 
 
 def messages(context: ApiContext, arguments: MessagesArguments) -> MessagesAnswer:
-    """Return messages in short form. Raises `Problem` 404 and 409, `StoreError`."""
+    """Return messages in short form. Raises `Problem` 404 and 409, `FormatError`, `StoreError`."""
     first, stop = max(0, arguments.start - REACH), arguments.start + arguments.count
     if file := context.find_file(arguments.session):
         briefs = file.briefs[first:stop]
@@ -304,7 +305,7 @@ def _find_recorded(context: ApiContext, session: str) -> tuple[ListedSession, Se
 
 
 def text(context: ApiContext, arguments: TextArguments) -> TextAnswer:
-    """Return a part of a message. Raises `Problem` 404 and 409, `StoreError`."""
+    """Return a part of a message. Raises `Problem` 404 and 409, `FormatError`, `StoreError`."""
     message = _load_message(context, arguments)
     if message is None:
         raise Problem(404, "no_message", "The session has no such message.")
@@ -345,7 +346,8 @@ def _load_all(context: ApiContext, session: str) -> tuple[Sequence[Message], Seq
 
 
 def search(context: ApiContext, arguments: SearchArguments) -> SearchAnswer:
-    """Search a session for words, in hidden text too. Raises `Problem`, `StoreError`."""
+    """Search a session for words, in hidden text too. Raises `Problem`, `FormatError`,
+    `StoreError`."""
     messages, shown = _load_all(context, arguments.session)
     hiding = {at: edit.id for edit in shown for at in range(edit.start, edit.stop)}
     texts = map(readable_text, messages)
@@ -374,7 +376,8 @@ def _find_exact(texts: Iterable[str], query: str, hiding: Mapping[int, str]) -> 
 
 
 def edit_text(context: ApiContext, arguments: EditTextArguments) -> EditTextAnswer:
-    """Return a part of the text that an edit shows or hides. Raises `Problem`, `StoreError`."""
+    """Return a part of the text that an edit shows or hides. Raises `Problem`, `FormatError`,
+    `StoreError`."""
     edit, text, history = _locate_edit(context, arguments)
     if arguments.of == "hidden":
         if history is None:
@@ -395,8 +398,8 @@ def _locate_edit(
     context: ApiContext, arguments: EditTextArguments
 ) -> tuple[Edit | ShownEdit, str, Sequence[Message] | None]:
     """Return the edit, its text, and its history, or None for one that may not be read or is not
-    recorded. The edit is of a preview, a client's file, a call, or the session as it shows now.
-    Raises `Problem`, `StoreError`."""
+    recorded. The edit is of a preview, a client's file, a call, or the session's latest request.
+    Raises as `edit_text`."""
     if arguments.preview is not UNSET:
         pending = context.find_preview(arguments.preview, arguments.session)
         view = pending.preview.view

@@ -42,7 +42,7 @@ class ShownEdit(NamedTuple):
     tokens_after: int
     grade: Grade
     text: str
-    """Our text that stands there instead."""
+    """Our text that is sent instead."""
 
     def calibrate(self, ratio: float) -> "ShownEdit":
         """Return it with expected tokens: *ratio* times its estimated ones."""

@@ -187,10 +187,10 @@ class Ledger(Tables):
         name: str = "",
         last: str = "",
     ) -> None:
-        """Add *entries*, numbers of calls by the number of calls before them (*lengths*:
-        `refold.budget.planner`), and *rows*, each with its statement, in one transaction. Raises
-        `StoreError`. The data may be written all the same, if only the database's answer was lost:
-        a batch with a *name* is added once, however often it is tried (`Batch`)."""
+        """Add in one transaction: *entries*, *lengths* (numbers of calls, by the number of calls
+        before them in their history: `refold.budget.planner`) and *rows*, each with its statement.
+        Raises `StoreError`, but may have written if only the database's answer was lost: a batch
+        with a *name* is added once, however often it is tried (`Batch`)."""
         lines = [(*key, *sums.values()) for key, sums in sorted(entries.items())]
         kinds = dict[str, list[Sequence[Any]]]()
         for statement, values in rows:

@@ -188,7 +188,7 @@ class Transcripts(Tables):
             self._execute(connection, _UPDATE, (*about, size, title, *who))
 
     def purge(self) -> int:
-        """Delete what is due, if it is time; return the number. Raises `StoreError`."""
+        """Delete expired and excess ones, if it is time; return the number. Raises `StoreError`."""
         now, most = self._clock(), self._limits.every
         pause = most if self._seconds is None else min(most, self._seconds / 10)
         if 0 <= now - self._purged_at < pause:  # a clock may be set back
@@ -270,8 +270,8 @@ class Transcripts(Tables):
     def _count_unchanged(
         self, connection: Any, who: tuple[str, str], tips: Sequence[str], length: int, last: str
     ) -> int:
-        """Return how many messages of this history are kept. The kept history has *length* messages
-        and the tip *last*."""
+        """Return how many messages this history, of *tips*, shares with the kept one, which has
+        *length* messages and the tip *last*."""
         if length < len(tips) and tips[length] == last:
             return length
         same = 0
