@@ -153,7 +153,7 @@ export async function showPreview(root, route) {
         for (const element of [label, tokens]) element.classList.toggle("off", !part.isChosen);
         put(tokens, `${number(edit.tokens_before)} → `, create("b", {}, number(after)));
         put(about, [edit.stop > edit.start + 1 ? plural(edit.stop - edit.start, "message") : "", attempt?.model || (isSummary(edit.by) ? "by rules" : ""), attempt?.reason,
-          edit.grade === "recoverable" ? "can be looked up in full" : "", part.isChosen ? "" : "not selected"].filter(Boolean).join(" · "));
+          edit.grade === "recoverable" ? "the model can ask for the original" : "", part.isChosen ? "" : "not selected"].filter(Boolean).join(" · "));
         count.textContent = `${number(after)} tokens${yours ? `, ${plural(yours, "new line")}` : ""}`;
         if (change) change.hidden = !part.isChosen;
         amendment.hidden = !part.isChosen;
