@@ -866,6 +866,20 @@ def test_a_busy_gateway_is_retried_and_not_shown_as_unreachable(
     assert complaints(browser) == []
 
 
+def test_matches_show_their_words_on_a_phone(browser: Browser, here: ApiGateway) -> None:
+    """They had no room beside their buttons."""
+    browser.resize(360, 900)
+    try:
+        visit(browser, here, f"#/s/{session_of(here, 'shown')}")
+        browser.find("article.message")
+        browser.type("#find", f"{SECRET} 5\ue007")
+        browser.wait("#hits", "exact words")
+        assert browser.run("return document.querySelector('.hits .grow').clientWidth") > 200
+        assert browser.run("return (e => e.scrollWidth - e.clientWidth)(document.querySelector('.hits'))") == 0  # fmt: skip
+    finally:
+        browser.resize(1_280, 900)
+
+
 def test_selected_words_can_be_pinned_wherever_the_mouse_is_released(
     browser: Browser, here: ApiGateway
 ) -> None:
