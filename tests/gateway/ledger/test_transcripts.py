@@ -16,7 +16,7 @@ from refold.edits import Edit
 from refold.errors import StoreError
 from refold.gateway.config import Config, ConfigError, parse_config
 from refold.gateway.ledger.accounting import Accounting, BilledCall
-from refold.gateway.ledger.calls import CallLog
+from refold.gateway.ledger.calls import CallLog, PastCalls
 from refold.gateway.ledger.rows import describe_message
 from refold.gateway.ledger.sessions import Sessions
 from refold.gateway.ledger.sql import Ledger
@@ -227,6 +227,24 @@ def test_a_clock_that_is_set_back_does_not_delay_deletion(transcripts, clock):
     transcripts.record(make_billed_call(text_messages("x"), when=clock.now))
     clock.now += 8 * DAY
     assert transcripts.purge() == 1
+
+
+def test_a_call_whose_transcript_is_deleted_while_it_is_read_is_not_kept(transcripts, clock):
+    """By another process, between two statements."""
+
+    class Interrupted(PastCalls):
+        def _read(self, *query):
+            rows = super()._read(*query)
+            transcripts.purge()
+            return rows
+
+    call = make_billed_call(text_messages("a", "b", "c"), when=clock.now)
+    edit = call.view.fold(0, 2, user("[a and b]"), by="by hand")
+    transcripts.record(call._replace(view=call.view.apply(edit)))
+    who = "t", "s", call.when
+    assert len(transcripts.past_calls.find(*who).edits) == 1
+    clock.now += 8 * DAY
+    assert Interrupted(transcripts._database).find(*who) is None
 
 
 def test_a_gateway_that_stopped_recording_deletes_expired_transcripts(tmp_path, clock):

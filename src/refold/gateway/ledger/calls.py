@@ -428,10 +428,9 @@ class PastCalls(Tables):
         for length, names in self._read(_FIND_CALL, (tenant, session, at)):
             bodies = dict(self._read(_EDITS, (tenant, session)))
             starts = range(0, len(names), EDIT_HASH_LENGTH)
-            edits = [
-                ShownEdit(*json.loads(bodies[names[at : at + EDIT_HASH_LENGTH]])) for at in starts
-            ]
-            return PastCall(length, edits)
+            hashes = [names[start : start + EDIT_HASH_LENGTH] for start in starts]
+            if bodies.keys() >= set(hashes):  # else the transcript was deleted meanwhile
+                return PastCall(length, [ShownEdit(*json.loads(bodies[name])) for name in hashes])
         return None
 
     def find_request(
