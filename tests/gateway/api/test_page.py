@@ -17,11 +17,13 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 import refold
+from refold.gateway.app import Gateway
 from refold.gateway.config import Config
 from refold.gateway.ledger.rows import ListedSession
 from refold.gateway.serve import create_gateway
@@ -878,6 +880,36 @@ def test_matches_show_their_words_on_a_phone(browser: Browser, here: ApiGateway)
         assert browser.run("return (e => e.scrollWidth - e.clientWidth)(document.querySelector('.hits'))") == 0  # fmt: skip
     finally:
         browser.resize(1_280, 900)
+
+
+class LoginProxy:
+    """A proxy before a gateway that answers only requests with the cookie of its login."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.config, self._gateway = gateway.config, gateway
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        is_page = not scope.get("path", "").startswith("/refold/api")
+        if is_page or any(b"login=1" in value for _, value in scope["headers"]):
+            await self._gateway(scope, receive, send)
+            return
+        headers = [(b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def test_the_page_works_behind_a_proxy_with_a_login(browser: Browser) -> None:
+    """Its requests were sent without the proxy's cookie: the page called the token wrong."""
+    with ScriptedProvider(answer_briefly) as upstream:
+        proxy: Any = LoginProxy(create_gateway(build_config(upstream)))
+        with Serving(proxy) as served:
+            browser.open(f"{served.url}/refold/page.css")
+            browser.run("document.cookie = 'login=1; path=/'")
+            browser.open(f"{served.url}/refold/")
+            browser.type("#token", TOKEN)
+            browser.click("#entry button")
+            browser.wait(".setup", "Waiting for the first call")
+            browser.run("document.cookie = 'login=; path=/; max-age=0'")
 
 
 def test_selected_words_can_be_pinned_wherever_the_mouse_is_released(

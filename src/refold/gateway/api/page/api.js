@@ -31,7 +31,7 @@ async function send(path, options = {}, tries = TRIES) {
   const headers = { ...options.headers };
   const current = token;
   if (current) headers.authorization = `Bearer ${current}`;
-  const answer = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" }).catch((error) => {
+  const answer = await fetch(path, { ...options, headers, cache: "no-store", credentials: "same-origin" }).catch((error) => {
     if (error.name === "AbortError") throw error;
     throw new Error("The gateway cannot be reached.", { cause: error });
   });
