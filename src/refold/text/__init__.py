@@ -1,2 +1,2 @@
-"""Characters and words: clipping, plain text of messages, canonical JSON, the wrapper around a
-summary."""
+"""Characters and words: clipping, outlines, failures in output, plain text of messages, canonical
+JSON, the wrapper around a summary."""

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from unicodedata import category
 
 LONGEST = 64
-"""Maximum characters of a cluster that is kept whole; longer ones are not real text."""
+"""Maximum characters of a cluster (shown as one character) that is kept whole."""
 JOINER = "\u200d"
 
 
@@ -21,7 +21,7 @@ class Gap(NamedTuple):
 
 def gap(text: str, size: int, head: float = 0.5) -> Gap:
     """Return what to leave out so that at most *size* characters stay, the fraction *head* of them
-    at the start.
+    at the start; an empty gap if the text fits.
 
     It cuts at line ends nearby. Sizes are characters, not lines: one line of 170,000 characters is
     cut like any other text.
@@ -70,13 +70,13 @@ def is_inside_cluster(text: str, at: int) -> bool:
 
 
 def floor(text: str, at: int) -> int:
-    """Return the nearest safe cut at or before *at*."""
+    """Return the last position up to *at* outside a cluster, or near *at* in a very long one."""
     cut = _find_cut(text, range(at, max(-1, at - LONGEST - 1), -1))
     return cut - _splits_pair(text, cut)
 
 
 def ceiling(text: str, at: int) -> int:
-    """Return the next cut from *at* on outside a cluster, or about *at* in a very long one."""
+    """Return the first position from *at* on outside a cluster, or near *at* in a very long one."""
     cut = _find_cut(text, range(at, min(len(text), at + LONGEST) + 1))
     return cut + _splits_pair(text, cut)
 
@@ -129,7 +129,7 @@ _MARK = re.compile(r"\s*(?:\\?[-*+•>#]+|\d{1,3}[.)、])\s+")
 
 
 def clip_scanned(text: str) -> str:
-    """Return *text*, or the two ends of a very long one, cut between words if possible."""
+    """Return *text*, or both ends of a very long one in two lines, if possible cut at words."""
     if len(text) <= MAX_SCANNED:
         return text
     start, stop = MAX_SCANNED // 2, len(text) - MAX_SCANNED // 2
@@ -159,7 +159,7 @@ def split_line(line: str) -> Iterator[str]:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return *text* on one line of at most *limit* characters."""
+    """Return *text* on one line of at most *limit* characters; a longer one ends with `…`."""
     line = " ".join(text[: limit * 4].split())
     return line if len(line) <= limit else head(line, limit - 1).rstrip() + "…"
 
@@ -200,10 +200,10 @@ class Row(NamedTuple):
 
 
 def iter_rows(lines: Sequence[str]) -> Iterator[tuple[Row, tuple[Row, ...]]]:
-    """Yield each non-blank line with the lines that introduce it, outermost first: headings, lines
-    that end with a colon or are directly above a list or code, and items with nested lines. A
-    heading does not introduce text after the first list under it, which usually continues the main
-    text."""
+    """Yield each line but blank ones and rulers with the lines that introduce it, outermost first:
+    headings, lines that end with a colon or are directly above a list or code, and items with
+    nested lines. A heading does not introduce text after the first list under it, which usually
+    continues the main text."""
     rows, before = [*_read_rows(lines)], -1
     heads, deepest = list[Row](), list[int]()
     for row, behind in zip_longest(rows, rows[1:]):
@@ -284,12 +284,12 @@ def _read_row(at: int, line: str) -> Row | None:
 
 
 def without_mark(line: str) -> str:
-    """Return a line without indent and list mark."""
+    """Return a line without indent and mark of a list or heading; empty for a blank one."""
     return row.text if (row := _read_row(0, line)) else ""
 
 
 def find_fences(lines: Sequence[str]) -> Iterator[range]:
-    """Yield the ranges of fenced code blocks, fences included; an unclosed fence opens none."""
+    """Yield the line indexes of each closed code block, fences included."""
     start, fence = 0, ""
     for at, line in enumerate(lines):
         mark = line.lstrip()[:3]

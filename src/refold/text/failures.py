@@ -255,7 +255,7 @@ def has_failed(outcome: str) -> bool:
 
 def find_error_line(text: str) -> str:
     """Return the last line that names an error, preferably with several words, else the last line
-    with more than an exit code. Hints are skipped."""
+    with more than an exit code; empty if there is neither. Hints are skipped."""
     end = without_escapes(text[-END_CHARS:])
     errors = find_error_lines(end) or find_error_lines(without_escapes(text[:END_CHARS]))
     rows = [row for row in end.splitlines() if any(map(str.isalnum, row))]
@@ -279,14 +279,14 @@ def is_markup(row: str) -> bool:
 
 
 def find_error_lines(text: str) -> list[str]:
-    """Return the lines that name an error."""
+    """Return the lines that name an error, without hints."""
     rows = _ERROR_LINE.findall(text) if _NAMES_ERROR.search(text) else ()
     return [row for row in rows if not _HINT.match(row)]
 
 
 def find_figures(text: str) -> str:
     """Return the last line with counts of a test run, preferably of tests that ran: `cargo test`
-    ends with the documentation tests, which may be none."""
+    ends with the documentation tests, which may be none. Empty without counts."""
     numbered = filter(_DIGIT.search, reversed(clip_scanned(text).split("\n")))
     rows = (row.strip().strip(_FRAME) for row in numbered)
     figures = (row for row in rows if len(row) < 300 and TEST_COUNTS.search(row))

@@ -86,7 +86,7 @@ def parse_or_none(text: str | bytes) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """Return *value* with whole floats as integers; the same object if there are none."""
+    """Return *value* with whole floats as integers, and tuples as lists."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):
@@ -123,7 +123,7 @@ def text_at(value: Any, *keys: str) -> str:
 
 
 def first_text(values: Iterable[Any], *keys: str) -> str:
-    """Return the first string at the path *keys* in *values*; empty if there is none."""
+    """Return the first non-empty string at the path *keys* in *values*; empty if there is none."""
     return next((text for value in values if (text := text_at(value, *keys))), "")
 
 
@@ -166,7 +166,7 @@ def without_empty(value: Record) -> JsonObject:
 
 
 def parse_time(value: Any) -> datetime | None:
-    """Parse ISO 8601, Unix seconds or Unix milliseconds; return None for anything else."""
+    """Return the time in UTC of ISO 8601, Unix seconds or milliseconds; None for anything else."""
     with suppress(ValueError, OverflowError, OSError):
         if isinstance(value, str):
             when = datetime.fromisoformat(value)
@@ -242,7 +242,7 @@ def _split_fields(item: Record | list[Any]) -> tuple[list[tuple[str, str]], list
 
 
 def _flatten(item: Record) -> JsonObject:
-    """Return an object with the fields of its inner objects merged in: `prices.economy`."""
+    """Return an object with the fields of its flat inner objects merged in: `prices.economy`."""
     flat: JsonObject = {}
     for key, field in item.items():
         if isinstance(field, dict) and not any(isinstance(v, dict | list) for v in field.values()):
@@ -264,13 +264,13 @@ def join_texts(text: str) -> str:
 
 
 def spell_cut(text: str) -> str:
-    r"""Unescape a text if `\n` separates most of its lines, as in truncated JSON."""
+    r"""Return a text, unescaped if `\n` separates most of its lines, as in truncated JSON."""
     is_cut = text.count("\\n") > 5 * (text.count("\n") + 2)
     return text.replace('\\"', '"').replace("\\n", "\n") if is_cut else text
 
 
 def _write_short(field: Any) -> str | None:
-    """Return a field as one line; None if it holds objects or is too long."""
+    """Return a field as one line; None if it is empty, nested, too long or of several lines."""
     if isinstance(field, list) and not any(isinstance(entry, dict | list) for entry in field):
         text = ", ".join(map(_write_scalar, field)) or "none"
     elif isinstance(field, dict | list):

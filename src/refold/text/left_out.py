@@ -68,10 +68,10 @@ def read_left_out(transcript: str, origins: Iterable[str] = ()) -> dict[str, lis
 
 
 def find_origin(record: Mapping[str, Any]) -> str:
-    """Return the id of the session that a fork's line of Claude Code comes from; empty if it is its
-    own.
+    """Return the id of the session from which Claude Code copied a fork's *record*; empty if the
+    record is the session's own.
 
-    From 2.1.330 on only lines of the model have it.
+    From 2.1.330 on only records of the model have it.
     """
     forked = record.get("forkedFrom")
     origin = forked.get("sessionId") if isinstance(forked, dict) else record.get("requestSessionId")

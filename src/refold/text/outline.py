@@ -292,7 +292,7 @@ KINDS: Mapping[str, Kind] = {
 def outline(
     text: str, asked: Collection[str], kinds: Collection[str] = tuple(KINDS)
 ) -> tuple[str, Outline] | None:
-    """Return the kind of a text and its outline; None if its kind is not among *kinds*."""
+    """Return the first kind that fits a text, and its outline; None if that is not in *kinds*."""
     for kind, weigh in KINDS.items():
         if outlined := weigh(text, asked if kind in kinds else ()):
             return (kind, outlined) if kind in kinds else None

@@ -1,7 +1,7 @@
 """Outlines of line-based texts: logs, code, diffs, tables.
 
 Each function weighs the lines of a text, or returns None if the shape is of another kind. *asked*
-are the terms asked for (`refold.text.plain`).
+are the terms asked for (`refold.text.plain.terms`).
 """
 
 import re

@@ -42,7 +42,7 @@ SUBJECTS = (*PATHS, "command", "cmd", "pattern", "query", "url", "name", "prompt
 
 
 def readable_text(message: Message) -> str:
-    """Return texts, calls with their arguments, and results.
+    """Return texts, calls with their arguments, results and the JSON of opaque parts.
 
     Thinking is left out: providers drop it from earlier turns. Media are placeholders.
     """
@@ -125,7 +125,7 @@ def call_gist(call: ToolCall, size: int = 60) -> str:
 
 
 DEEPEST = 100
-"""Maximum number of parent folders of a path."""
+"""Maximum number of parent folders of a path that are read."""
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[/\\]")
 _OUTSIDE = re.compile(r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\.")
 """Prefixes of paths outside of any project."""
@@ -151,7 +151,8 @@ def is_absolute(path: str) -> bool:
 
 
 def is_outside(path: str) -> bool:
-    """Return whether a path is in a temporary folder or a hidden folder of the home directory."""
+    """Return whether a path is in a temporary folder or a hidden one of the home directory, or
+    begins with `~`."""
     return bool(_OUTSIDE.match(path))
 
 
@@ -161,12 +162,12 @@ def has_extension(path: str) -> bool:
 
 
 def with_slashes(path: str) -> str:
-    """Return an absolute Windows path with slashes; other paths unchanged."""
+    r"""Return a path that begins with a drive (`C:\`) with slashes; other paths unchanged."""
     return path.replace("\\", "/") if path[1:3] == ":\\" else path
 
 
 def is_left_out(path: str, patterns: Iterable[str]) -> bool:
-    """Return whether *patterns* of a `.gitignore` exclude a file."""
+    """Return whether *patterns* of a `.gitignore` exclude a file. `!` does not include it again."""
     whole = f"/{with_slashes(path).strip('/')}/"
     return any(
         fnmatchcase(whole, f"*/{name}/*")
@@ -177,7 +178,7 @@ def is_left_out(path: str, patterns: Iterable[str]) -> bool:
 
 
 def is_vendored(path: str) -> bool:
-    """Return whether a path, or a command on one, is of third-party or generated files."""
+    """Return whether a path or command names a folder of third-party or generated files."""
     return bool(_VENDORED.search(path))
 
 
@@ -235,7 +236,7 @@ def match_paths(absolute: Mapping[str, bool], relative: Iterable[str]) -> dict[s
 
     Each must be the suffix of exactly one path, and in the folder in which most of them are. That
     folder holds over half of the *absolute* paths, at least one of them changed (value true): files
-    that are only read may be another copy of the work. Runs in n log n.
+    that are only read may be another copy of the work. Else none is mapped. Runs in n log n.
     """
     ends = defaultdict[str, set[str]](set)
     for path in {part for name in absolute for part in (name, *folders_of(name))}:
@@ -258,7 +259,7 @@ def match_paths(absolute: Mapping[str, bool], relative: Iterable[str]) -> dict[s
 
 
 def expand_home(absolute: Iterable[str], paths: Iterable[str]) -> dict[str, str]:
-    """Map *paths* in `~` to absolute ones, if the *absolute* paths have one home directory."""
+    """Map *paths* in `~/` to absolute ones; none if *absolute* paths name several homes or none."""
     homes = {match[0] for path in absolute if (match := _HOME.match(path))}
     home = homes.pop() if len(homes) == 1 else ""
     return {path: home + path[1:] for path in paths if home and path.startswith("~/")}
@@ -291,7 +292,7 @@ def find_manifest(command: str) -> str:
 
 
 def call_title(call: ToolCall) -> str:
-    """Return the tool and subject of a call in one line: `read src/app.py`."""
+    """Return tool and subject of a call in one line: `read src/app.py`, or `call` without both."""
     return f"{call.name} {call_gist(call)}".strip() or "call"
 
 
@@ -382,7 +383,7 @@ def count_columns(text: str, most: int) -> int:
 
 
 def fold(text: str) -> str:
-    """Normalise width (NFKC) and case."""
+    """Return a text with normalised width (NFKC) and case."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
@@ -424,8 +425,8 @@ def iter_spans(text: str) -> Iterator[Span]:
 
 
 def iter_stretches(spans: Sequence[Span]) -> Iterator[tuple[int, str]]:
-    """Yield each word with its position. In scripts without spaces, extend each pair of letters by
-    the letter before it, and by the letter after it."""
+    """Yield each word with the index of its span. In scripts without spaces, extend each pair of
+    letters by the letter before it, and by the letter after it."""
     has_before, before = False, ""
     for at, ((start, _, term), behind) in enumerate(zip_longest(spans, spans[1:])):
         has_behind = behind is not None and behind[0] == start + 1
@@ -451,7 +452,7 @@ def phrase_query(text: str) -> str:
 
 
 def any_word_query(text: str) -> str:
-    """Return an FTS5 query for any word of *text*.
+    """Return an FTS5 query for any word of *text*; empty if it has none.
 
     It searches for the words as phrases, for their runs, and for the characters at the edges of
     runs (`5月6日`: `5月`, `月6`, `6日`).
@@ -498,7 +499,7 @@ def has_colon(text: str) -> bool:
 
 
 def count_bytes(text: str) -> int:
-    """Return the number of bytes. A Chinese character has three: it carries more information."""
+    """Return the number of bytes in UTF-8. A Chinese character has three: it says more."""
     return len(text.encode("utf-8", "replace"))
 
 
@@ -508,7 +509,8 @@ def letters_and_digits(text: str) -> str:
 
 
 def first_content_line(text: str) -> str:
-    """Return the first line that is not a heading, fence or bracketed mark, else the first line."""
+    """Return the first line that is not blank, a heading, fence or bracketed mark, else the first
+    that is not blank, or an empty string."""
     rows = [row for line in text.split("\n") if (row := line.strip())]
     return next((row for row in rows if row[0] not in "#`["), rows[0] if rows else "")
 
@@ -518,8 +520,8 @@ _DOTTED = re.compile(r"^(\d{1,7})\.(?: |$)", re.MULTILINE)
 
 
 def tab_line_numbers(text: str) -> str:
-    """Return a file's text with a tab after each line number, if a tool writes `1. `. The text
-    stays if no line is empty: it may be a list, which has no empty items."""
+    """Return a file's text with a tab after each line number, if a tool writes `1. ` before every
+    line. The text stays if no line is empty: it may be a list, which has no empty items."""
     if not _DOTTED.match(text):
         return text
     matches = [_DOTTED.match(row) for row in text.split("\n")]
@@ -534,7 +536,7 @@ _REPLYING, _REPLIED = '[Replying to: "', '"]\n'
 
 
 def shorten_quoted(text: str) -> str:
-    """Return a message that quotes another one with the quote cut to one short line."""
+    """Return a message with the other one that it quotes cut to one short line."""
     start = text.find(_REPLYING, 0, 100)
     if start < 0 or (end := text.find(_REPLIED, start)) < 0:
         return text

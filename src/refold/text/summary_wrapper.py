@@ -78,7 +78,7 @@ def write_heading(source: str) -> str:
 
 
 def wrap_summary(text: str, role: str = "user") -> Message:
-    """Return the message for a summary."""
+    """Return the message for a summary, with tags of the wrapper in *text* escaped."""
     inside = _TAG.sub(r"<\\\1", text)
     return Message(role, (Text(inside + _BEHIND if _title(text) else _HEAD + inside + _TAIL),))
 
@@ -93,13 +93,14 @@ def summary_in(message: Message) -> str | None:
 
 
 def without_summary(message: Message) -> Message:
-    """Return *message* without its summary: the user's own words if they were merged."""
+    """Return *message* without its summary: with the user's own words if they were merged, else
+    without parts. One that has no summary is returned unchanged."""
     parsed = _parse(message)
     return replace(message, parts=parsed[1]) if parsed else message
 
 
 def beside_summary(messages: Sequence[Message], at: int) -> Message:
-    """Return the message at *at* without its summary; empty if it only carries one."""
+    """Return the message at *at* without its summary; without parts if it only carries one."""
     is_carrier = belongs_to_summary(messages, at)
     return Message(messages[at].role) if is_carrier else without_summary(messages[at])
 
