@@ -52,14 +52,14 @@ def is_object(item: Any) -> bool:
 
 
 def with_reasoning(item: Any, latest: Any) -> Any:
-    """Add an empty reasoning field to a new turn if *latest*, an existing turn, has that field. An
-    API that requires it requires it in every turn (DS-1)."""
+    """Return a new turn with an empty reasoning field if *latest*, an existing turn, has the field,
+    else *item* itself. An API that requires it requires it in every turn (DS-1)."""
     has = is_object(latest) and isinstance(as_dict(latest, "an entry").get(REASONING), str)
     return {**item, REASONING: item.get(REASONING, "")} if has and is_object(item) else item
 
 
 def as_list(value: Any) -> Sequence[Any]:
-    """Return *value* if it is a list, else an empty one."""
+    """Return *value* if it is a list or tuple, else an empty one."""
     return value if isinstance(value, LIST) else ()
 
 
@@ -197,7 +197,8 @@ _CONTENT = (Text, Media, Opaque)
 def read_content(value: Any, read: Read) -> tuple[Any, ...]:
     """Read content that is a string, a list of blocks or null.
 
-    A string is one text part, and an empty one no part, so that equivalent spellings are equal.
+    A string is one text part, and an empty one no part, so that equivalent spellings are equal. Any
+    other value is one opaque part.
     """
     if isinstance(value, str):
         return (Text(value),) if value else ()
@@ -228,7 +229,7 @@ def write_content(value: Any, new: Sequence[Part], read: Read, write: Write) -> 
 def write_blocks(
     blocks: Sequence[Block], old: Sequence[Part], new: Sequence[Part], write: Write
 ) -> list[Block]:
-    """Update *blocks*, whose parts are *old*, to the parts *new*."""
+    """Return *blocks*, whose parts are *old*, updated to the parts *new*."""
     out = []
     for at, part in zip(align(old, new), new, strict=True):
         block = None if at is None else blocks[at]
@@ -271,7 +272,8 @@ def is_link(media: Media) -> bool:
 
 
 def align(old: Sequence[Part], new: Sequence[Part]) -> list[int | None]:
-    """Return the rising position of the old part that each new part is or replaces, or None."""
+    """Return for each new part the index of the old part that it is or replaces, or None. Indexes
+    rise."""
     if len(old) == len(new) and all(map(_is_akin, old, new)):
         return list(range(len(old)))
     at, unchanged, out = 0, set(new), list[int | None]()
@@ -299,7 +301,7 @@ def _is_akin(old: Part, new: Part) -> bool:
 
 
 def parse_arguments(call: ToolCall) -> Any:
-    """Return a call's arguments as the object that an API requires."""
+    """Return a call's arguments as the object that an API requires; others under `arguments`."""
     value = parse_or_text(call.arguments)
     return value if isinstance(value, dict) else {"arguments": value}
 
@@ -410,8 +412,8 @@ def _webp(head: bytes) -> tuple[int, int]:
 
 
 def _jpeg_frames(plain: str) -> Iterator[tuple[int, int]]:
-    """Yield the sizes of frames. Segment lengths are followed, so embedded thumbnails are
-    skipped."""
+    """Yield width and height of the first frame, if there is one. Segment lengths are followed, so
+    embedded thumbnails are skipped."""
     at = 2
     for _ in range(_SEGMENTS):
         segment = _decode_range(plain, at, at + 9)

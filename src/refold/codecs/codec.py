@@ -80,7 +80,7 @@ def with_rules(codec: Codec, rules: Callable[[Body], Rules]) -> Codec:
 
 
 def read_tools(body: Body) -> Sequence[Any]:
-    """Return the tool definitions in the field `tools`."""
+    """Return the tool definitions in the field `tools`; none if it is no list."""
     return as_list(body.get("tools"))
 
 
@@ -193,7 +193,8 @@ class Payload:
         """Return the payload of a view.
 
         *pieces* are slices of unedited *messages*, which were decoded from this payload, and
-        entries made of one or more messages, each with the position of the entry that it replaces.
+        entries made of one or more messages, each with the position of the entry that it replaces,
+        or None.
         *forget* removes references to hidden messages from an entry.
         """
         encoded = (
@@ -217,8 +218,8 @@ class Payload:
                 yield slice(at, at + 1) if new is entry else new
 
     def _encode(self, message: Message, origin: int | None, messages: Sequence[Message]) -> Wire:
-        """Encode a message: patch its original entry, or make a new one with the latest's reasoning
-        field."""
+        """Encode a message: patch its original entry, or make a new one, with the reasoning field
+        that the latest turn has (DS-1)."""
         if origin is None:
             item = self.codec.encode(message)
             turns = (

@@ -25,9 +25,9 @@ CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini, b
 """All codecs. Of those that fit equally well the first is used: a list of plain texts is a chat."""
 
 _LOOKS = (3, SAMPLE)
-"""Number of entries that are read first, and then before all of them."""
+"""Numbers of entries that are tried first; all are read only if these do not decide."""
 _CLEAR_LEAD = 3
-"""Minimum lead of the best format that makes reading further entries unnecessary."""
+"""Minimum lead of the best format, in points, that makes reading more entries unnecessary."""
 
 
 def open_payload(
@@ -93,13 +93,14 @@ def _detect(payload: Payload) -> Codec:
 
 
 def is_certain(payload: Payload) -> bool:
-    """Return whether the first entries alone determine the format."""
+    """Return whether there are more than three entries and the first three determine the format."""
     payload = replace(payload, head=0)
     return len(payload) > _LOOKS[0] and _best(payload, _LOOKS[0])[1]
 
 
 def still_fits(codec: Codec, payload: Payload, start: int) -> bool:
-    """Return whether *codec* fits the raw entries from *start* on as well as any other."""
+    """Return whether *codec* fits the raw entries from *start* on as well as any other; True if
+    there are none."""
     entries = list(replace(payload, head=0).iter_entries(start))
     scores = _scores(payload, entries)
     return not entries or 0 < scores.get(codec.NAME, 0) == max(scores.values())

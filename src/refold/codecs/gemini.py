@@ -184,7 +184,8 @@ def _read_media(source: JsonObject, data: str | None, url: str | None) -> Media:
 
 
 def _main_field(name: Any, response: Any) -> tuple[str, JsonObject] | None:
-    """Return the field of a response with its text, and the other fields except a repeated name."""
+    """Return the field of a response with its text, and the other fields except a repeated name;
+    None if no field is the text."""
     if not isinstance(response, dict):
         return None
     if len(response) == 1:

@@ -223,7 +223,8 @@ class PrefixCache:
         return sum(offsets.size for offsets in self._known.values())
 
     def lookup(self, source: Any, start: int, scope: bytes = b"") -> "ListPrefix | None":
-        """Return the cached prefix of the list at *start*; None for a short text or a string."""
+        """Return the cached prefix of the list at *start*, empty if unknown; None for a short text
+        or a `str`."""
         if not isinstance(source, bytes) or len(source) - start < self._min_bytes:
             return None
         with self._lock:
@@ -234,7 +235,7 @@ class PrefixCache:
         return prefix
 
     def find(self, prefix: Prefix) -> Offsets | None:
-        """Return the entries of *prefix* if it is cached."""
+        """Return the entries of *prefix*, or None if it is not cached."""
         return self._known.get(prefix)
 
     def store(self, old: Iterable[Prefix], new: Iterable[tuple[Prefix, Offsets]]) -> None:
@@ -415,13 +416,13 @@ class _Reader:
         return value, stop
 
     def enter(self, start: int, end: str) -> tuple[int, bool]:
-        """Return the start of the first element or the list's end, and whether there is one."""
+        """Return the start of the first element and True, or the end of an empty list and False."""
         at = self.skip(start + 1)
         is_empty = self.text.startswith(end, at)
         return at + is_empty, not is_empty
 
     def next(self, at: int, end: str) -> tuple[int, bool]:
-        """Return the start of the next element or the end of the list, and whether there is one."""
+        """Return the start of the next element and True, or the end of the list and False."""
         match = _SEPARATOR.match(self.text, at)
         if match is not None and match[1] == ",":
             return match.end(), True

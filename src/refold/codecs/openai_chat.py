@@ -327,7 +327,8 @@ def _write_call(block: Any, part: Part) -> Any:
 
 
 def with_slots(item: JsonObject, old: Sequence[Slot], new: Sequence[Slot]) -> JsonObject:
-    """Replace the *old* blocks of *item* by the *new* ones; fields left empty are removed."""
+    """Return *item* with the *new* blocks in place of the *old* ones. Fields that become empty are
+    removed, except `content`."""
     out = dict(item)
     for field in dict.fromkeys(field for field, _ in (*old, *new)):
         before, after = ([slot for slot in slots if slot[0] == field] for slots in (old, new))
@@ -358,7 +359,8 @@ def _with_reasoning(item: JsonObject, parts: Sequence[Thinking]) -> JsonObject:
 
 
 def join_content(value: Any, blocks: list[Any], empty: str | None) -> Any:
-    """Return *blocks* as a content: one text becomes a string unless *value* is a list."""
+    """Return *blocks* as a content in place of *value*: one text becomes a string unless *value* is
+    a list. *empty* is the content without blocks."""
     if not blocks:
         return [] if isinstance(value, list) and empty is not None else empty
     texts = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]

@@ -91,7 +91,7 @@ def _rate_item(item: JsonObject) -> int | None:
 
 
 def is_system(item: Wire) -> bool:
-    """Return whether an item is a system or developer message, or the tools of a lite request."""
+    """Return whether an item is a system or developer message, or their `additional_tools`."""
     if not isinstance(item, dict) or item.get("role") not in ("system", "developer"):
         return False
     return item.get("type", "message") in ("message", "additional_tools")

@@ -125,7 +125,8 @@ def _encode_entry(payload: Payload, messages: Sequence[Message], entry: Repaired
 
 
 def _number_runs(refs: Sequence[Ref | None]) -> Callable[[int], int]:
-    """Number the runs of parts that come from one entry in their original order."""
+    """Return a function from the index of a part to the number of its run: neighbouring parts that
+    come from one entry in their original order."""
     numbers, number = list[int](), 0
     for n, ref in enumerate(refs):
         before = refs[n - 1] if n else None
