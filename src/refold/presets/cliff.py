@@ -33,7 +33,8 @@ THOUGHT_MAX_CHARS = 300
 
 @dataclass(frozen=True)
 class CliffConfig:
-    """The recipe's settings under its own names. 0 characters means no limit. Raises ValueError."""
+    """The recipe's settings under its own names. 0 characters means no limit. Raises ValueError for
+    a negative figure, and for one of the first two below 1."""
 
     threshold_tokens: int = THRESHOLD_TOKENS
     """Requests with more tokens are compacted."""
@@ -48,6 +49,7 @@ class CliffConfig:
     human_max_chars: int = 20_000
     """Maximum characters of a user's text."""
     keep_thinking: bool = True
+    """Whether the summary includes the model's thinking."""
     thinking_max_chars: int = 0
 
     def __post_init__(self) -> None:
@@ -72,7 +74,7 @@ class MechanicalSummary:
     config: CliffConfig = CliffConfig()
 
     def __call__(self, view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
-        """Return the parts of `messages[start:stop]` joined, in at most *max_tokens* tokens."""
+        """Return the parts of `messages[start:stop]` that fit in *max_tokens* tokens, joined."""
         yield from ()
         messages, spoken = view.transcript.messages[start:stop], view_segments(view)[start:stop]
         parts, first = list[str](), -1
@@ -118,7 +120,7 @@ def _cut(text: str, size: int) -> str:
 
 
 def _join(view: View, parts: list[str], first: int, max_tokens: int) -> str:
-    """Join the first parts and the newest that fit."""
+    """Join the first *first* parts and the newest that fit; return an empty text if none does."""
     count = view.profile.count
     room = max_tokens - count(wrap_summary(TITLE))
     chosen = list[int]()
@@ -152,7 +154,8 @@ class Cliff:
 
 
 def cliff(config: CliffConfig = CliffConfig()) -> list[Strategy]:
-    """Return the recipe and two harsher steps: one answer stays, then texts are cut too."""
+    """Return the recipe and two harsher steps: one answer stays, then texts are cut and thinking is
+    left out too."""
     shorter = replace(config, keep_recent=1)
     size = min(config.thought_max_chars or THOUGHT_MAX_CHARS, THOUGHT_MAX_CHARS)
     shortest = replace(shorter, thought_max_chars=size, keep_thinking=False)
@@ -161,7 +164,7 @@ def cliff(config: CliffConfig = CliffConfig()) -> list[Strategy]:
 
 
 def cliff_compactor(config: CliffConfig = CliffConfig(), **settings: Any) -> Compactor:
-    """Return a compactor for whole histories. *settings* are those of `Compactor`."""
+    """Return a compactor for whole histories. *settings* are the other ones of `Compactor`."""
     budget = Budget(config.threshold_tokens + 1, config.threshold_tokens)
     return Compactor(cliff(config), budget, **settings)
 

@@ -125,7 +125,7 @@ def compactor(
     also: Trigger | None = None,
 ) -> Compactor:
     """Return the whole preset as a `Compactor` for histories in any format. *also* is a second
-    condition for snapshots at intervals."""
+    condition for snapshots at intervals (`every`)."""
     due: Trigger = Fraction(settings.compress_threshold)
     if settings.every is not None:
         due = due | (EveryN(settings.every) if also is None else EveryN(settings.every) & also)

@@ -29,7 +29,7 @@ class Substitute(NamedTuple):
     entry: Any
     """The object itself. While it is referenced here, no other object has its id."""
     copy: Any
-    """Copy of its original content."""
+    """Copy of its content when it was put in."""
     originals: tuple[Any, ...]
 
 
@@ -160,7 +160,8 @@ class Conversations:
         self._lock = Lock()
 
     def full_history(self, name: Conversation, messages: Any) -> Any:
-        """Return all original entries behind *messages*."""
+        """Return copies of all original entries behind *messages*, or *messages* itself if none are
+        remembered."""
         with self._lock:
             pairs = self._kept.get(name, [])
         if not pairs or not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
@@ -172,7 +173,8 @@ class Conversations:
         ]
 
     def keep(self, name: Conversation, full: Any, shown: Any) -> None:
-        """Record that the conversation *name*, whose full history is *full*, goes on as *shown*."""
+        """Record that the conversation *name*, whose full history is *full*, goes on as *shown*.
+        Nothing is recorded without a conversation's id, or if *full* is no list."""
         if name[1] is None or not isinstance(full, list):
             return
         pairs = deepcopy(match_originals(full, shown))

@@ -36,7 +36,7 @@ class AgentState(TypedDict, total=False):
 
 
 def more_than_100_messages(session: ReadSession) -> bool:
-    """Return koog's condition: over 100 messages, system prompt included (S3-07)."""
+    """Return whether there are over 100 messages, system ones included, as koog (S3-07)."""
     return len(session.prompt.messages) > 100
 
 

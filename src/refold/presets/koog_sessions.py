@@ -131,7 +131,7 @@ class WriteSession(ReadSession):
     """How the runs of Refold's strategies ended."""
 
     def append(self, *messages: Message) -> None:
-        """Append messages."""
+        """Add *messages* at the end of the prompt."""
         self.prompt = Prompt((*self.prompt.messages, *messages))
 
     @contextmanager

@@ -19,7 +19,7 @@ from refold.summarizers.tail import (
 )
 
 Start = Callable[[View], int]
-"""Function to the start of a view's kept tail, a legal cut. 0 if nothing is older."""
+"""Function from a view to the position of its kept tail, a legal cut. 0 if nothing is older."""
 
 
 @dataclass(frozen=True)
@@ -119,19 +119,21 @@ BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 
 
 def quarter(text: str) -> int:
-    """Return a token per 4 characters, as LangChain's `count_tokens_approximately` (S0-34)."""
+    """Return a token per 4 characters, rounded up, as LangChain's `count_tokens_approximately`
+    (S0-34)."""
     return math.ceil(len(text) / 4)
 
 
 def two_ratios(text: str) -> int:
-    """Return the tokens at 1.5 Chinese or 4 ASCII characters a token (S1-14, S1-15)."""
+    """Return the tokens, rounded up: 1.5 Chinese or other wide characters or 4 ASCII characters a
+    token, 2 tokens an emoji, 1 any other character (S1-14, S1-15)."""
     chinese, wide, emoji, rest, plain = _kinds(text)
     return math.ceil((chinese + wide) / 1.5 + 2 * emoji + rest + plain / 4)
 
 
 def rather_over(text: str) -> int:
-    """Return the tokens, rather too many than too few: 1.5 for an ideograph, 1 for its punctuation,
-    0.25 for a blank, 0.3 for any other ASCII character (S2-24, S2-25)."""
+    """Return the tokens, rounded up and rather too many: 1.5 for a wide character, 2 for an emoji,
+    0.25 for a blank, 0.3 for any other ASCII character, 1 for any other (S2-24, S2-25)."""
     chinese, wide, emoji, rest, plain = _kinds(text)
     blanks = _count(BLANKS, text)
     beyond_ascii = 1.5 * (chinese + wide) + 2 * emoji + rest
@@ -139,7 +141,8 @@ def rather_over(text: str) -> int:
 
 
 def chinese_and_ascii(text: str) -> int:
-    """Return the tokens: 1.5 for a Chinese character, 0.25 for an ASCII one (S4-17)."""
+    """Return the tokens, rounded up: 1.5 for a wide character, 2 for an emoji, 0.25 for an ASCII
+    character, 1 for any other (S4-17)."""
     chinese, wide, emoji, rest, plain = _kinds(text)
     return math.ceil(1.5 * (chinese + wide) + 2 * emoji + rest + plain / 4)
 

@@ -51,7 +51,7 @@ SUMMARY_CLOSING = Prompt(
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits in tokens. Raises ValueError."""
+    """Limits in tokens. Raises ValueError if the reserve leaves nothing of the window."""
 
     prune_protect: int = PRUNE_PROTECT
     prune_minimum: int = PRUNE_MINIMUM
@@ -147,7 +147,7 @@ def is_overflow(
 
 
 def used_tokens(usage: Any) -> int | None:
-    """Return the tokens of one request and its answer, or None if *usage* does not say."""
+    """Return the tokens of one request and its answer; None without them, or for several calls."""
     counts = usage if isinstance(usage, Usage) else read_usage(_fields(usage))
     return counts.context if counts is not None and counts.calls == 1 else None
 

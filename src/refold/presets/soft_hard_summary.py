@@ -105,7 +105,7 @@ def unique(items: Iterable[str]) -> tuple[str, ...]:
 
 
 class Notes(NamedTuple):
-    """The content of such a summary."""
+    """The content of a `TopicSummary`."""
 
     sections: Mapping[str, tuple[str, ...]] = dict.fromkeys(WORDS["zh"].sections, ())
     """The entries of each section, by its name."""
