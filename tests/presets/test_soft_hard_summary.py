@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.core.profile import Profile
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
@@ -16,7 +17,7 @@ from refold.presets.soft_hard_summary import (
     parse,
     render,
 )
-from refold.text.summary_wrapper import wrap_summary
+from refold.text.summary_wrapper import TITLES, wrap_summary
 from tests.support.messages import assistant
 
 GOLDEN = """\
@@ -210,6 +211,22 @@ TALK = st.lists(
     min_size=1,
     max_size=12,
 )
+
+
+def test_a_long_history_is_not_rendered_again_for_each_topic_left_out():
+    counted = []
+
+    def count(message: Message) -> int:
+        counted.append(message)
+        return len(message.text)
+
+    history = [user(f"Please build part number {n} now.") for n in range(2_000)]
+    summary = summarize(View.of(history, profile=Profile(count)))
+    topics = parse(summary).sections["topics"]
+    assert topics[0] == "build part number 0 now"
+    assert topics[-1] == "build part number 1999 now"
+    assert 1_900 < len(wrap_summary(summary).text) <= 2_000
+    assert sum(TITLES[2] in message.text for message in counted) < 20
 
 
 @given(TALK, st.integers(60, 600))

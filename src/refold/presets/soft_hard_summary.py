@@ -2,6 +2,7 @@
 counts (S2-26 to S2-31)."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -135,20 +136,19 @@ class TopicSummary:
         yield from ()
         source = read_span(view, start, stop)
         own = [message for _, message in source.messages]
-        earlier = [
-            *source.earlier,
-            *(message.text for message in own if _language_of(message.text)),
-        ]
-        texts = [message for message in own if not _language_of(message.text)]
-        language = self._language(earlier, texts)
-        words = WORDS[language]
+        earlier = [*source.earlier, *(m.text for m in own if _language_of(m.text))]
+        texts = [m for m in own if not _language_of(m.text)]
+        words = WORDS[self._language(earlier, texts)]
         notes = reduce(join, [*map(parse, earlier), notes_of(texts, words)], Notes())
-        while view.profile.count(wrap_summary(text := render(notes, words))) > max_tokens:
-            shorter = _shorter(notes)
-            if shorter == notes:
-                return Summary("")
-            notes = shorter
-        return Summary(text if any(notes.counts) else "")
+
+        def is_short(drops: int) -> bool:
+            text = wrap_summary(render(_shorter(notes, drops), words))
+            return view.profile.count(text) <= max_tokens
+
+        entries = sum(map(len, notes.sections.values()))
+        drops = bisect_left(range(entries + 1), True, key=is_short)
+        fits = drops <= entries and any(notes.counts)
+        return Summary(render(_shorter(notes, drops), words) if fits else "")
 
     def _language(self, earlier: Iterable[str], texts: Sequence[Message]) -> Language:
         if self.language != "auto":
@@ -285,15 +285,16 @@ def _foreign(text: str) -> Notes:
 def _language_of(text: str) -> Language | None:
     """Return the language of a summary of this form, or None for any other text."""
     start = text.lstrip()[:80]
-    return next(
-        (language for language, words in WORDS.items() if start.startswith(words.header)), None
-    )
+    return next((name for name, words in WORDS.items() if start.startswith(words.header)), None)
 
 
-def _shorter(notes: Notes) -> Notes:
-    """Return the notes with one entry less in the longest section: the oldest. The first topic,
-    which is the task itself, goes last."""
-    longest = max(notes.sections, key=lambda name: sum(map(len, notes.sections[name])))
-    items = notes.sections[longest]
-    task = items[:1] if longest == "topics" and len(items) > 1 else ()
-    return notes._replace(sections={**notes.sections, longest: (*task, *items[len(task) + 1 :])})
+def _shorter(notes: Notes, drops: int) -> Notes:
+    """Return the notes with *drops* entries less, each the oldest of the section that is the
+    longest then. The first topic, which is the task itself, goes last."""
+    rest = {name: [*reversed(items)] for name, items in notes.sections.items()}
+    sizes = {name: sum(map(len, items)) for name, items in rest.items()}
+    for _ in range(drops):
+        longest = max(sizes, key=lambda name: (sizes[name], bool(rest[name])))
+        at = -2 if longest == "topics" and len(rest[longest]) > 1 else -1
+        sizes[longest] -= len(rest[longest].pop(at))
+    return notes._replace(sections={name: (*reversed(items),) for name, items in rest.items()})
