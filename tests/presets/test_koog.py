@@ -651,6 +651,25 @@ def test_messages_kept_from_a_wire_format_history_are_the_same_objects():
     assert check(entries) == ()
 
 
+def test_of_two_people_who_say_the_same_the_later_keeps_the_later_entry():
+    """It used to get the entry, and the name, of the earlier one, which was dropped."""
+
+    async def main() -> None:
+        requests = [{"role": "user", "content": "Yes.", "name": name} for name in ("ann", "bob")]
+        answers = [{"role": "assistant", "content": f"Answer {n}."} for n in range(2)]
+        llm = LLM([requests[0], answers[0], requests[1], answers[1]])
+        async with llm.write_session() as session:
+            session.prompt = Prompt(session.prompt.messages[2:])
+        assert llm.history[0] is requests[1]
+        assert llm.history[1] is answers[1]
+        llm = LLM([*requests, answers[0]])
+        async with llm.write_session() as session:  # another object, equal to both but for the name
+            session.prompt = Prompt((Message("user", (Text("Yes."),), "bob"),))
+        assert llm.history[0] is requests[1]
+
+    run(main())
+
+
 def test_a_tldr_saves_tokens_and_keeps_the_task():
     """S3-03: fewer tokens cost less money and time, and the facts for the task are still there."""
     history, _, (attempt,) = run(replace_history(TASK, tldr("mend it")))

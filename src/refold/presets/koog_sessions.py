@@ -239,11 +239,14 @@ class LLM:
         """Return the entries of *after*. Messages that were there before keep their entries."""
         if self._codec is None:
             return list(after.messages)
-        unused = defaultdict[Message, list[Any]](list)
-        for message, entry in zip(before.messages, self.history, strict=True):
-            unused[message].append(entry)
+        entries, staying = defaultdict[Any, list[Any]](list), {*map(id, after.messages)}
+        for m, entry in zip(before.messages, self.history, strict=True):
+            entries[id(m) if id(m) in staying else (m, m.sender)].append(entry)
+        unused = (entries[id(m)] or entries[m, m.sender] for m in after.messages)
         encode = self._codec.encode
-        return [unused[m].pop(0) if unused[m] else encode(m) for m in after.messages]
+        return [
+            own.pop(0) if own else encode(m) for m, own in zip(after.messages, unused, strict=True)
+        ]
 
 
 def compose_prompt_with_required_messages(
