@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, interrupt
 
 from refold import check
 from refold.adapters import langchain
@@ -29,6 +30,7 @@ from refold.presets.koog import (
     compose_prompt_with_required_messages,
     execute_with_history_compression,
     history_is_too_long,
+    node_execute_tool,
     node_llm_compress_history,
     remember,
 )
@@ -188,6 +190,47 @@ def test_a_failed_or_unknown_tool_returns_an_error_as_its_result():
         world.compressor,
     )
     assert graph.invoke({"messages": TASK})["messages"][-2].content == "there is no tool 'rm'"
+
+
+def execute_tool(tool):
+    """Return a graph of the tool node alone, with a checkpointer, and the state of a call."""
+    graph = StateGraph(AgentState).add_node("executeTool", node_execute_tool([tool]))
+    graph.add_edge(START, "executeTool")
+    call = AIMessage("", tool_calls=[{"name": tool.name, "args": {"table": "t"}, "id": "c"}])
+    return graph.compile(checkpointer=InMemorySaver()), {"messages": [*TASK, call]}
+
+
+def test_a_tool_that_is_only_async_runs_in_an_async_graph():
+    """It used to fail with `NotImplementedError`, as tools of MCP servers have no sync form."""
+
+    @tool
+    async def rows(table: str) -> str:
+        """Count the rows of a table."""
+        await asyncio.sleep(0)
+        return "12 rows"
+
+    graph, state = execute_tool(rows)
+    end = asyncio.run(graph.ainvoke(state, {"configurable": {"thread_id": "1"}}))
+    assert [(m.content, m.status) for m in end["received"]] == [("12 rows", "success")]
+
+
+def test_a_tool_can_interrupt_the_graph_to_ask_a_person():
+    """The interrupt used to become an error of the tool, and nobody was asked."""
+
+    @tool
+    def rows(table: str) -> str:
+        """Count the rows of a table."""
+        return f"allowed: {interrupt('May I?')}"
+
+    graph, state = execute_tool(rows)
+    thread = {"configurable": {"thread_id": "1"}}
+    (question,) = graph.invoke(state, thread)["__interrupt__"]
+    assert question.value == "May I?"
+    end = graph.invoke(Command(resume="yes"), thread)
+    assert [m.content for m in end["received"]] == ["allowed: yes"]
+    thread = {"configurable": {"thread_id": "2"}}
+    (question,) = asyncio.run(graph.ainvoke(state, thread))["__interrupt__"]
+    assert question.value == "May I?"
 
 
 def test_a_token_trigger_can_decide_when_to_compress(run):

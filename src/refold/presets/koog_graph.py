@@ -20,6 +20,7 @@ with explain_missing("langgraph", "langchain"):
     from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
     from langchain_core.runnables import Runnable, RunnableLambda
     from langchain_core.tools import BaseTool
+    from langgraph.errors import GraphBubbleUp
     from langgraph.graph import END, START, StateGraph, add_messages
     from langgraph.graph.state import CompiledStateGraph
 
@@ -95,7 +96,8 @@ def node_llm_request(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
 
 def node_execute_tool(tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
     """Return a node that runs the tool calls of the last message. The results are put into
-    `received`, not into the messages. A failed or unknown tool returns an error as its result."""
+    `received`, not into the messages. A failed or unknown tool returns an error as its result. An
+    `interrupt` of a tool stops the graph."""
     by_name = {tool.name: tool for tool in tools}
 
     def execute(state: Any) -> dict[str, Any]:
@@ -103,25 +105,38 @@ def node_execute_tool(tools: Sequence[BaseTool]) -> Runnable[Any, Any]:
 
     async def aexecute(state: Any) -> dict[str, Any]:
         calls = messages_of(state)[-1].tool_calls  # type: ignore[attr-defined]
-        return {
-            "received": await asyncio.gather(
-                *(asyncio.to_thread(_execute, by_name, call) for call in calls)
-            )
-        }
+        return {"received": await asyncio.gather(*(_aexecute(by_name, call) for call in calls))}
 
     return RunnableLambda(execute, aexecute, name="executeTool")
 
 
 def _execute(tools: dict[str, BaseTool], call: dict[str, Any]) -> ToolMessage:
     try:
-        result = tools[call["name"]].invoke({**call, "type": "tool_call"})
+        return _as_message(call, tools[call["name"]].invoke({**call, "type": "tool_call"}))
+    except GraphBubbleUp:  # an interrupt: the graph's own control flow
+        raise
     except Exception as error:  # noqa: BLE001 - a tool that fails is a result like any other
-        text = (
-            f"{type(error).__name__}: {error}"
-            if call["name"] in tools
-            else f"there is no tool {call['name']!r}"
-        )
-        return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
+        return _describe_error(tools, call, error)
+
+
+async def _aexecute(tools: dict[str, BaseTool], call: dict[str, Any]) -> ToolMessage:
+    try:
+        return _as_message(call, await tools[call["name"]].ainvoke({**call, "type": "tool_call"}))
+    except GraphBubbleUp:
+        raise
+    except Exception as error:  # noqa: BLE001
+        return _describe_error(tools, call, error)
+
+
+def _describe_error(
+    tools: dict[str, BaseTool], call: dict[str, Any], error: Exception
+) -> ToolMessage:
+    is_tool = call["name"] in tools
+    text = f"{type(error).__name__}: {error}" if is_tool else f"there is no tool {call['name']!r}"
+    return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
+
+
+def _as_message(call: dict[str, Any], result: Any) -> ToolMessage:
     return (
         result
         if isinstance(result, ToolMessage)
