@@ -76,6 +76,21 @@ def test_f9_the_latest_compaction_can_be_reverted_alone():
     asyncio.run(main())
 
 
+def test_a_preview_can_still_be_accepted_after_a_summary_that_is_no_text():
+    """S2-51: such a request used to raise, and the preview was gone."""
+    dispatcher = Dispatcher(SoftHardCompactor(SMALL))
+
+    def call(command: str, **arguments: object) -> dict:
+        return dispatcher.call({"command": f"compactor_{command}", "arguments": arguments})
+
+    preview = call("preview", messages=talk(12), agent_id="a")["result"]
+    texts = dict.fromkeys(preview["summaries"], 5)
+    refusal = call("accept", preview_id=preview["preview_id"], summaries=texts)
+    assert refusal["error"]["code"] == "bad_arguments"
+    accepted = call("accept", preview_id=preview["preview_id"])["result"]
+    assert accepted["compacted_messages"] == preview["compacted_messages"]
+
+
 def test_f9_the_next_compaction_of_a_compacted_chat_can_be_previewed_and_edited():
     """S2-47 S2-51: the preview is of the compacted list, and what is accepted is exactly the
     preview with the user's edits."""

@@ -158,6 +158,8 @@ class Dispatcher:
     ) -> CompactionResult:
         """Save a preview, once, with other texts for its *summaries* if given. Raises ValueError
         and `EditError`."""
+        if not all(isinstance(text, str) for text in (summaries or {}).values()):
+            raise ValueError("each of the summaries must be a text")
         with self._lock:
             pending = self._previews.pop(preview_id, None)
         if pending is None:
