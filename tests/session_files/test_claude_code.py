@@ -446,6 +446,13 @@ def test_a_broken_line_does_not_drop_the_lines_before_it():
     assert "parent b is not in the file" in session.problems[1].text
 
 
+@pytest.mark.parametrize("origin", ["a\0b", "x" * 300, "\ud800", ".."])
+def test_a_fork_of_a_session_whose_id_names_no_file_is_read(origin):
+    fork = {"forkedFrom": {"sessionId": origin}}
+    session = read(user("u1", None, "Mend it.", **fork), user("u2", "u1", "And test it.", **fork))
+    assert list_words(session) == [("user", "Mend it."), ("user", "And test it.")]
+
+
 def test_a_truncated_last_line_is_a_problem():
     session = read(user("a", None, "go"), raw=b'{"type":"user","uuid":"b","mess')
     assert list_words(session) == [("user", "go")]

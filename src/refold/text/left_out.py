@@ -16,6 +16,8 @@ SUFFIX = ".refold-results"
 a session."""
 FORMAT = 1
 """Format version, the field `refold` of every line."""
+LONGEST_ID = 50
+"""Maximum characters of a session's id, which names files; the id of a client has 36."""
 
 
 class LeftOut(NamedTuple):
@@ -75,8 +77,9 @@ def find_origin(record: Mapping[str, Any]) -> str:
     """
     forked = record.get("forkedFrom")
     origin = forked.get("sessionId") if isinstance(forked, dict) else record.get("requestSessionId")
-    is_name = isinstance(origin, str) and Path(origin).name == origin
-    return str(origin) if is_name and origin != record.get("sessionId") else ""
+    is_name = isinstance(origin, str) and Path(origin).name == origin and origin.isprintable()
+    is_short = is_name and len(str(origin)) <= LONGEST_ID
+    return str(origin) if is_short and origin != record.get("sessionId") else ""
 
 
 def path_of_origin(transcript: str, origin: str) -> str:
