@@ -91,6 +91,29 @@ def test_a_preview_can_still_be_accepted_after_a_summary_that_is_no_text():
     assert accepted["compacted_messages"] == preview["compacted_messages"]
 
 
+def test_messages_added_between_two_compactions_at_a_time_are_not_lost():
+    """The second one used to replace what had been added after the first."""
+    dispatcher, requests = Dispatcher(SoftHardCompactor(SMALL)), []
+
+    async def main() -> None:
+        is_added = asyncio.Event()
+
+        async def carry(request: dict) -> dict:
+            requests.append(request)
+            await (is_added.wait() if len(requests) == 2 else asyncio.sleep(0))
+            return dispatcher.call(request)
+
+        chat = ChatStore(CompactorClient(carry), "agent", messages=talk(12))
+        first, second = asyncio.create_task(chat.compact()), asyncio.create_task(chat.compact())
+        await first
+        chat.messages += talk(1, start=12)
+        is_added.set()
+        await second
+        assert await chat.revert() == talk(13)
+
+    asyncio.run(main())
+
+
 def test_f9_the_next_compaction_of_a_compacted_chat_can_be_previewed_and_edited():
     """S2-47 S2-51: the preview is of the compacted list, and what is accepted is exactly the
     preview with the user's edits."""

@@ -1,6 +1,7 @@
 """The soft/hard preset as commands: functions and a JSON dispatcher (S2-32 to S2-36), with previews
 and reverts (S2-51, S2-53). Also an async client, and the state of one chat (S2-37, S2-41)."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
@@ -366,6 +367,8 @@ class ChatStore:
     """Callback for when compaction is suggested."""
     messages: list[Any] = field(default_factory=list)
     _previewed: list[Any] = field(default_factory=list, init=False, repr=False)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False, compare=False)
+    """Held while the messages are being replaced. They may be added to meanwhile."""
 
     def __post_init__(self) -> None:
         self.conversation_id = self.conversation_id or token_hex(16)
@@ -383,12 +386,13 @@ class ChatStore:
 
     async def compact(self, config: Overrides = None) -> CompactionResult:
         """Compact now, at the user's request (S2-39). Raises `CommandError`."""
-        sent = len(self.messages)
-        result = await self.compactor.compact(
-            self.messages, self.agent_id, self.conversation_id, self._config_or_default(config)
-        )
-        self._show(result.compacted_messages, sent)
-        return result
+        async with self._turn:
+            sent = len(self.messages)
+            result = await self.compactor.compact(
+                self.messages, self.agent_id, self.conversation_id, self._config_or_default(config)
+            )
+            self._show(result.compacted_messages, sent)
+            return result
 
     async def preview(self, config: Overrides = None) -> PreviewResult:
         """Return what `compact` would do, without saving (S2-51). Raises `CommandError`."""
@@ -402,13 +406,14 @@ class ChatStore:
     ) -> CompactionResult:
         """Save the latest *preview* of these messages, with other texts for its summaries if given.
         Messages added since stay after it. Raises `CommandError`."""
-        if self.messages[: len(self._previewed)] != self._previewed:
-            raise CommandError(
-                "stale", "these messages are others than those that the preview was made of"
-            )
-        result = await self.compactor.accept(preview.preview_id, summaries)
-        self._show(result.compacted_messages, preview.original_count)
-        return result
+        async with self._turn:
+            if self.messages[: len(self._previewed)] != self._previewed:
+                raise CommandError(
+                    "stale", "these messages are others than those that the preview was made of"
+                )
+            result = await self.compactor.accept(preview.preview_id, summaries)
+            self._show(result.compacted_messages, preview.original_count)
+            return result
 
     async def history(self) -> Sequence[LedgerRow]:
         """Return the ledger rows about this chat, oldest first (S2-53). Raises `CommandError`."""
@@ -417,18 +422,19 @@ class ChatStore:
     async def revert(self, *edits: str) -> list[Any]:
         """Revert all compactions of this chat, or these *edits*, and return its messages (S2-53).
         Raises `CommandError`, also if no compaction is known."""
-        sent = len(self.messages)
-        messages_now = await self.compactor.revert(
-            self.messages, *edits, agent_id=self.agent_id, conversation_id=self.conversation_id
-        )
-        self._show(messages_now, sent)
+        async with self._turn:
+            sent = len(self.messages)
+            messages_now = await self.compactor.revert(
+                self.messages, *edits, agent_id=self.agent_id, conversation_id=self.conversation_id
+            )
+            self._show(messages_now, sent)
         return self.messages
 
     def _config_or_default(self, config: Overrides) -> Overrides:
         return self.config if config is None else config
 
     def _show(self, messages: list[Any], sent: int) -> None:
-        """Put *messages* in place of the first *sent*. Others may have been added meanwhile."""
+        """Put *messages* in place of the first *sent*."""
         self.messages = [*messages, *self.messages[sent:]]
 
 
