@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import refold
 from refold.core.strategy import Summary
 from refold.core.view import View
-from refold.messages import user
+from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.presets.measures import KeepFrom, LastMessages, LastTurns, OnlyBeyond
 from refold.strategies import Summarize
 from refold.testing import proposals
@@ -47,6 +47,12 @@ def test_the_last_messages_stay_up_to_a_number_of_tokens():
     assert 12 < LastMessages(4, 40)(view) < 16
     waiting = View.of([*view.messages, user("word " * 500)])
     assert LastMessages(4, 60)(waiting) == 16
+    assert LastMessages(0, 60)(waiting) == 16, "what is not answered stays (C2-10)"
+    assert LastMessages(0, 60)(view) == 16
+    calls = Message("assistant", tuple(ToolCall(f"c{n}", "make", "{}") for n in range(3)))
+    results = [Message("tool", (ToolResult(f"c{n}", (Text("made"),)),)) for n in range(3)]
+    unread = View.of([*view.messages, calls, *results])
+    assert LastMessages(0, 10_000)(unread) == LastMessages(2, 10_000)(unread) == 16
 
 
 def test_nothing_is_proposed_if_all_older_messages_are_summarised():

@@ -91,7 +91,7 @@ class LastMessages:
         cuts = sorted(cut for cut in view.cuts if whole <= cut < end)
         waits = find_unanswered(view)
         fitting = (cut for cut in cuts if count_shown(view, cut) <= self.max_tokens)
-        return min(next(fitting, waits), waits) if whole < waits else whole
+        return min(next(fitting, waits), waits)
 
 
 @dataclass(frozen=True)
