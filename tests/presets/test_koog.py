@@ -401,6 +401,20 @@ def test_write_sessions_are_exclusive_and_readers_see_the_history_before_them():
     assert texts == ["a", "x", "y"]
 
 
+@pytest.mark.parametrize("entry", [user, lambda text: {"role": "user", "content": text}])
+def test_entries_added_during_a_write_session_stay_behind_its_result(entry):
+    """They used to be lost, or to end the session with a `ValueError`."""
+
+    async def main() -> None:
+        llm = LLM([entry("a"), entry("b")])
+        async with llm.write_session() as session:
+            llm.history.append(entry("late"))
+            session.prompt = Prompt(session.prompt.messages[1:])
+        assert llm.history == [entry("b"), entry("late")]
+
+    run(main())
+
+
 def test_an_error_in_a_write_session_leaves_the_history_unchanged():
     """S3-12: a failed write session changes nothing, and the next one can begin."""
 

@@ -217,12 +217,13 @@ class LLM:
     @asynccontextmanager
     async def write_session(self) -> AsyncIterator[WriteSession]:
         """Change the history. Another write session waits until this one has ended. A nested one in
-        the same task would wait for ever."""
+        the same task would wait for ever. Entries added to `history` meanwhile stay at its end."""
         async with self._writing:
             before = self.look()
             session = WriteSession(**vars(before), original=before.prompt)
             yield session
-            self.history = self._entries(before.prompt, session.prompt)
+            added = self.history[len(before.prompt.messages) :]
+            self.history = self._entries(before.prompt, session.prompt) + added
             self._mark = session.mark
 
     def look(self) -> ReadSession:
@@ -240,7 +241,7 @@ class LLM:
         if self._codec is None:
             return list(after.messages)
         entries, staying = defaultdict[Any, list[Any]](list), {*map(id, after.messages)}
-        for m, entry in zip(before.messages, self.history, strict=True):
+        for m, entry in zip(before.messages, self.history, strict=False):
             entries[id(m) if id(m) in staying else (m, m.sender)].append(entry)
         unused = (entries[id(m)] or entries[m, m.sender] for m in after.messages)
         encode = self._codec.encode
