@@ -22,7 +22,7 @@ from refold.messages import Media, Message, Text, ToolResult
 from refold.text.summary_wrapper import summary_in
 
 CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini, bedrock)
-"""All codecs. Of those that fit equally well the first is used: a list of plain texts is a chat."""
+"""All codecs. Of those that fit equally well the first is used: messages of text are a chat."""
 
 _LOOKS = (3, SAMPLE)
 """Numbers of entries that are tried first; all are read only if these do not decide."""

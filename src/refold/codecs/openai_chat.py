@@ -86,7 +86,7 @@ def rules(body: Body) -> Rules:
 def fits(body: Body, items: Sequence[Wire]) -> int:
     """Rate the payload.
 
-    Tool messages and `tool_calls` are sure signs, a leading system message is a weak one. An entry
+    Tool messages and `tool_calls` are sure signs, a system message is a weak one. An entry
     with `parts` instead of `content` is Gemini's, which this codec cannot read.
     """
     score = rate_entries(items, _rate_entry)

@@ -98,7 +98,7 @@ def _shorten(line: str) -> str:
 
 
 def _fill(texts: Sequence[str], order: Iterable[int], room: float) -> set[int]:
-    """Return which lines, taken in *order*, fit in *room* characters."""
+    """Return the first lines in *order* that fit in *room* characters together."""
     chosen = set[int]()
     for at in order:
         room -= len(texts[at]) + 1
