@@ -370,6 +370,18 @@ def test_usage_at_the_limit_is_not_summarised_and_one_token_more_is():
         assert (len(messages) == 50) != compacted
 
 
+def test_usage_below_the_estimate_decides_too():
+    """S4-18 S4-23: such a usage used to raise a ValueError."""
+    for sent, compacted in ((1_999, False), (2_000, False), (2_001, True)):
+        messages = fifty()
+        limits = Limits(model_limit=3_000, reserved_output=1_000)
+        step = PruneAndCompact(ScriptedModel([SUMMARY]), limits).finish_step(
+            messages, {"input_tokens": sent, "output_tokens": 0}
+        )
+        assert (step.used, step.compacted) == (sent, compacted)
+        assert step.view.revert().tokens > sent
+
+
 def test_without_usage_the_estimate_decides():
     """S4-16 S4-23 (C4-7)"""
     limits = Limits(model_limit=3_000, reserved_output=1_000)

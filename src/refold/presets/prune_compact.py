@@ -216,11 +216,16 @@ class PruneAndCompact:
         instruction: Prompt | str = SUMMARY_CLOSING,
     ) -> None:
         self.limits, store = limits, MemoryStore() if store is None else store
-        over = Budget(Tokens(limits.usable + 1), limits.usable // 2)
         self._light = Compactor([prune(limits)], EVERY_ROUND, store, count=count, format=format)
         heavy = compaction(limits, prompt=prompt, instruction=instruction)
+        over = self._allow(0)
         self._heavy = Compactor([heavy], over, store, ask=model, count=count, format=format)
         self._lists = CompactedLists(format)
+
+    def _allow(self, surplus: int) -> Budget:
+        """Return the budget, raised by the tokens that the estimate has over the usage."""
+        usable = self.limits.usable
+        return Budget(Tokens(usable + surplus + 1), usable // 2 + surplus)
 
     def finish_step(self, messages: list[Any], usage: Any = None) -> Step:
         """Prune *messages* in place after a response, check the *usage* that came with it, and
@@ -235,7 +240,8 @@ class PruneAndCompact:
         reclaimed = sum(attempt.tokens_before - attempt.tokens_after for attempt in view.attempts)
         reported = used_tokens(usage)
         used = view.tokens if reported is None else reported - reclaimed + _unread(view)
-        after = self._heavy(originals, pending=used - view.tokens)
+        budget = self._allow(max(0, view.tokens - used))
+        after = self._heavy(originals, budget=budget, pending=max(0, used - view.tokens))
         self._lists.show(messages, originals, after.payload)
         return Step(after, used, reclaimed, after.edits != view.edits)
 
