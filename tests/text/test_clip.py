@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.text.clip import Gap, gap, head, is_inside_cluster, tail
+from refold.text.clip import Gap, gap, head, is_inside_cluster, one_line, tail
 from refold.text.failures import failure_lines, is_failure
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
@@ -184,3 +184,18 @@ def test_successes_are_not_taken_for_failures(text: str) -> None:
 
 def test_a_giant_exit_code_does_not_raise() -> None:
     assert is_failure("exit code " + "9" * 10_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("make  all\n", "make all"),
+        ("", ""),
+        ("x" * 11, "x" * 9 + "…"),
+        ("make\n" + " " * 99 + "install", "make…"),
+        ("make" + " " * 99, "make"),
+    ],
+)
+def test_one_line_ends_with_an_ellipsis_exactly_if_words_are_missing(text, line):
+    """Words behind many blanks used to be missing without one."""
+    assert one_line(text, 10) == line

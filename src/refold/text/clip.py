@@ -110,8 +110,7 @@ def _flags_before(text: str, at: int) -> int:
 # --- sentences and lines ----------------------------------------------------------------------
 
 MAX_SCANNED = 200_000
-"""Maximum characters of a text that are read, half from each end. A tool result of 100 MB costs no
-more than one of 200 kB."""
+"""Maximum characters of a text that are read, half from each end: 100 MB cost as much as 200 kB."""
 MAX_WORD = 200
 """Maximum characters of a word that is not cut; longer ones are data."""
 
@@ -161,7 +160,8 @@ def split_line(line: str) -> Iterator[str]:
 def one_line(text: str, limit: int) -> str:
     """Return *text* on one line of at most *limit* characters; a longer one ends with `…`."""
     line = " ".join(text[: limit * 4].split())
-    return line if len(line) <= limit else head(line, limit - 1).rstrip() + "…"
+    is_whole = len(line) <= limit and not text[limit * 4 :].strip()
+    return line if is_whole else head(line, limit - 1).rstrip() + "…"
 
 
 # --- lines and what introduces them ---------------------------------------------------------------
