@@ -80,28 +80,35 @@ class _Commands(click.Group):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Commands take ids of sessions on this machine, session files, directories of them, or "
-    "- for standard input. Session files are only ever read.",
+    "- for standard input. Session files are never written.",
 )
 @click.version_option(version("refold"), prog_name="refold", message="%(prog)s %(version)s")
-@flag("--all every", "All sessions, not the newest twenty.")
-@option("--since", "TIME", "Those of the last 1d, 12h ... only.", default="", callback=parse_since)
+@flag("--all every", "List all sessions, not only the newest 20.")
+@option(
+    "--since",
+    "TIME",
+    "List only sessions changed in the last 12h, 2d ...",
+    default="",
+    callback=parse_since,
+)
 @click.option(
     "--sort",
     type=click.Choice(list(sessions.ORDERS)),
     default="age",
-    help="By age, by tokens, or by what they cost.",
+    show_default=True,
+    help="Sort by age (newest first), or by tokens or cost (largest first).",
 )
 @click.option(
     "--by",
     type=click.Choice(["project"]),
-    help="A line for each project, the most expensive first.",
+    help="Print one line per project, the most expensive first.",
 )
 @JSON
 @click.pass_context
 def refold(
     context: click.Context, every: bool, since: float, sort: str, by: str | None, as_json: bool
 ) -> None:
-    """Compact agent sessions, see what a model would see, and undo it.
+    """Compact agent sessions, show what a model would see, and undo it.
 
     Without a command, list the newest sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi,
     OpenCode, Kimi CLI and Continue on this machine, with their cost by the provider's own figures.
@@ -209,14 +216,14 @@ def _picture(rows: Sequence[sessions.SessionEntry], at: int, width: int, height:
     )
 
 
-@click.command("hook", epilog="integrations/claude-code is a plugin that calls it.")
+@click.command("hook", epilog="The plugin in integrations/claude-code calls this command.")
 @click.argument("event", type=click.Choice(list(hook.EVENTS)))
 def hook_command(event: str) -> int:
-    """Answer a hook of Claude Code, whose JSON is on standard input.
+    """Answer a hook event of Claude Code, given as JSON on standard input.
 
-    post-tool-use shortens a long result, and replaces a repeated one by a reference to it. `refold
-    recall` and `refold unfold` find what it leaves out. pre-compact keeps a copy of the session.
-    The exit code is 0. If anything is unexpected, nothing is changed.
+    post-tool-use shortens a long tool result, and replaces a repeated one by a reference to the
+    first; `refold recall` and `refold unfold` find what it leaves out. pre-compact keeps a copy of
+    the session for 90 days. The exit code is 0. If anything is unexpected, nothing is changed.
     """
     return hook.main([event])
 

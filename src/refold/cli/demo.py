@@ -60,7 +60,7 @@ refold revert SESSION                   undo all edits"""
 
 @click.command()
 @JSON
-@option("--turns", "N", "Only the first N answers of the model.", type=click.IntRange(min=1))
+@option("--turns", "N", "Replay only the first N answers of the model.", type=click.IntRange(min=1))
 def demo(as_json: bool, turns: int | None) -> int:
     """Compact a long session, and prove that nothing is lost.
 

@@ -47,59 +47,73 @@ SHARE = click.FloatRange(0, 1, min_open=True)
 
 @click.command()
 @option(
-    "--config path", "FILE", "Read settings from this TOML file; flags win.", type=LOCATION_TYPE
+    "--config path",
+    "FILE",
+    "Read settings from this TOML file. Options override it.",
+    type=LOCATION_TYPE,
 )
 @option(
     "--upstream upstreams",
     "URL",
-    "Send requests here: an address, a provider's name (openai, anthropic, gemini ...), "
-    "or NAME=URL for what comes below /NAME. Several are chosen by API.",
+    "Forward requests to this address, to a provider by name (openai, anthropic, gemini ...), or "
+    "with NAME=URL those below /NAME. May be repeated: a request's API decides.",
     multiple=True,
 )
-@option("--host", "ADDRESS", "Listen here. Default: 127.0.0.1.")
-@option("--port", "N", "Default: 8484.", type=click.IntRange(0, 65_535))
+@option("--host", "ADDRESS", "Address to listen on. Default: 127.0.0.1.")
+@option("--port", "N", "Port to listen on. Default: 8484.", type=click.IntRange(0, 65_535))
 @option(
     "--store",
     "PLACE",
-    "Keep edits here: an SQLite file, postgresql://... Default: refold.db in the user's data "
-    "folder, or here if a gateway was started here before.",
+    "Store of the edits: an SQLite file or postgresql://... Default: $REFOLD_STORE, else refold.db "
+    "here if a gateway was started here before, else in your data folder.",
     type=LOCATION_TYPE,
 )
-@option("--workers", "N", "Answer with N processes. Default: 1.", type=click.IntRange(1))
+@option("--workers", "N", "Number of processes. Default: 1.", type=click.IntRange(1))
 @option(
     "--record",
     "TIME",
-    "Keep transcripts for this long after they grew last: 7d, 12h. Default: none.",
-)
-@option("--soft", "SHARE", "Prepare summaries from this share of the window on.", type=SHARE)
-@option("--hard", "SHARE", "Compact from this share of the window on.", type=SHARE)
-@option("--target", "SHARE", "Compact down to this share of the window.", type=SHARE)
-@option(
-    "--allow-host allowed_hosts", "NAME", "Clients may call it by this name too.", multiple=True
+    "Keep transcripts for this time after their last growth: 12h, 7d ... Default: none kept.",
 )
 @option(
-    "--allow-origin allowed_origins", "ORIGIN", "Pages of this site may use it too.", multiple=True
+    "--soft",
+    "SHARE",
+    "Prepare summaries from this share of the model's window on. Default: 0.7.",
+    type=SHARE,
+)
+@option("--hard", "SHARE", "Compact from this share of it on. Default: 0.95.", type=SHARE)
+@option("--target", "SHARE", "Compact down to this share of it. Default: 0.4.", type=SHARE)
+@option(
+    "--allow-host allowed_hosts",
+    "NAME",
+    "Also accept requests to this host name. May be repeated.",
+    multiple=True,
+)
+@option(
+    "--allow-origin allowed_origins",
+    "ORIGIN",
+    "Also accept requests from pages of this web site. May be repeated.",
+    multiple=True,
 )
 @click.option(
     "--no-headers",
     "answer_headers",
     flag_value=False,
     default=None,
-    help="Do not say in the answers' headers what was done.",
+    help="Leave out the response headers that say what was done.",
 )
 @click.option(
     "--files/--no-files",
     default=None,
-    help="List on the page what clients keep in files here. Default: on 127.0.0.1 alone.",
+    help="List this user's session files on the web page. Default: only on 127.0.0.1.",
 )
 @click.option(
     "--shadow",
     is_flag=True,
     default=None,
-    help="Change nothing: only note what would have been done, for refold report.",
+    help="Change no request; only record what would have been done, for refold report.",
 )
-@option("--log", "LEVEL", "debug, info, warning or error.")
-@flag("--check", "Only say what would be served.")
+@option("--log", "LEVEL", "Log level: debug, info, warning or error. Default: info.")
+@flag("--check", "Print what would be served as JSON, and exit.")
 def serve(path: str | None, check: bool, **options: Any) -> int:
     """Run the gateway; agents use its address as their base URL.
 
@@ -224,13 +238,18 @@ def _load_config(path: str | None, options: Record) -> "Config":
 
 @click.command()
 @GATEWAY_STORE
-@option("--older", "TIME", "What was not used for so long: 90d, 2w ...", required=True)
+@option(
+    "--older",
+    "TIME",
+    "Delete what has not been used for this time: 90d, 2w ...; at least 1d.",
+    required=True,
+)
 @JSON
 def prune(store: str, older: str, as_json: bool) -> int:
-    """Delete what no session has used for a time.
+    """Delete edits and records that no session has used for a time.
 
-    Deletes edits, attempts, and the net ledger's lines about ended sessions. Works while gateways
-    write. What an active session needs stays, however old it is, and so do token and money totals.
+    Deletes edits, attempts, and the net ledger's lines about ended sessions. What an active session
+    needs stays, however old it is, and so do token and money totals. Gateways may keep running.
     """
     require_file(store)
     with closing(open_ledger(store)) if has_ledger(store) else nullcontext() as ledger:
@@ -254,7 +273,7 @@ def prune(store: str, older: str, as_json: bool) -> int:
 @option(
     "--since",
     "TIME",
-    "Only the last 7d, 12h ..., from a full hour on.",
+    "Show only calls of the last 12h, 7d ..., from a full hour on.",
     default="",
     callback=parse_since,
 )
@@ -262,14 +281,15 @@ def prune(store: str, older: str, as_json: bool) -> int:
     "--by",
     type=click.Choice(["session", "model", "day"]),
     default="model",
-    help="A row for each of these.",
+    show_default=True,
+    help="Show one row per session, model or day (UTC).",
 )
 @JSON
 @click.pass_context
 def report(context: click.Context, store: str, since: float, by: Grouping, as_json: bool) -> int:
     """Show what the gateway's calls cost and what it saved.
 
-    Works while gateways write. Savings are negative if compaction cost more than it saved.
+    Savings are negative if compaction cost more than it saved. Gateways may keep running.
     """
     first = floor_to_hour(since)
     is_option = context.get_parameter_source("store") is not ParameterSource.DEFAULT

@@ -158,7 +158,8 @@ def write_output(output: str, data: bytes) -> None:
 GATEWAY_STORE = option(
     "--store",
     "PLACE",
-    f"The gateway's store. Default: ${STORE}, else refold.db here, else that of refold run.",
+    f"Store of the gateway. Default: ${STORE}, else refold.db here if a gateway has used it, "
+    "else the store of refold run.",
     type=LOCATION_TYPE,
     default=find_store,
 )
@@ -196,33 +197,36 @@ class SingleSessionCommand(click.Command):
             raise
 
 
-EDIT = flag("--edit", "Open the summary in $VISUAL or $EDITOR first.")
 ACTOR = option(
     "--actor",
     "NAME",
-    "Who wants it; refold history shows it. Default: your login.",
+    "Name that refold history shows for this change. Default: your login name.",
     default=login_name,
 )
 _SESSION_OPTIONS = (
     option(
         "--store",
         "PLACE",
-        "Keep edits here (SQLite; FILE.refold as text; postgresql://...), not beside the session.",
+        "Store of the edits: an SQLite file, a text file NAME.refold, or postgresql://... "
+        "Default: a file beside the session.",
         type=LOCATION_TYPE,
     ),
     option(
-        "--session id", "ID", "Which session of a file with several; else the latest.", default=""
+        "--session id",
+        "ID",
+        "Use this session of a file with several. Default: the latest.",
+        default="",
     ),
-    flag("--last", "The latest session on this machine, or of --project."),
-    option("--project", "DIR", "The sessions of this directory and those below it."),
-    flag("--all every", "Every session of each file."),
+    flag("--last", "Use only the latest session, of this machine or of --project."),
+    option("--project", "DIR", "Use the sessions that ran in this directory or below it."),
+    flag("--all every", "Use every session of each file."),
     click.option(
         "--format",
         type=click.Choice([codec.NAME for codec in CODECS]),
-        help="The wire format, if its shape misleads.",
+        help="Wire format of the messages. Default: detected.",
     ),
-    flag("--exact", "Count with o200k_base instead of estimating (extra `exact`)."),
-    flag("--why", "Say of a file that is no session what was tried."),
+    flag("--exact", "Count tokens with o200k_base instead of estimating (extra `exact`)."),
+    flag("--why", "List the formats that were tried for a file that cannot be read."),
     JSON,
 )
 
@@ -368,36 +372,36 @@ def _with_status(model: models.Model, name: str) -> Asker:
 # --- options of the model -------------------------------------------------------------------------
 
 _MODEL_OPTIONS = (
-    option("--instructions", "TEXT", "Further instructions for the summary.", default=""),
+    option("--instructions", "TEXT", "Additional instructions for the summary.", default=""),
     option(
         "--model-price prices",
         "IN,OUT",
-        "What it costs, in US dollars per million tokens of input and output.",
+        "Price of --model in US dollars per million input and output tokens.",
         type=model_price,
     ),
     option(
         "--model-window window",
         "TOKENS",
-        "The most that one request to it may have. Default: 100k.",
+        "Maximum tokens of one request to --model. Default: 100k.",
         type=token_count,
     ),
     option(
         "--model-key-env key_env",
         "NAME",
-        "The environment variable that holds its key.",
+        "Environment variable that holds the API key of --model.",
         default="",
     ),
     option(
         "--model-url url",
         "URL",
-        "Its address up to the version, e.g. http://localhost:11434/v1.",
+        "Base URL of --model, including the version: http://localhost:11434/v1.",
         default="",
     ),
     option(
         "--model name",
         "NAME",
-        "Have a model summarise: a name with --model-url, or openai:NAME, anthropic:NAME, "
-        "litellm:NAME.",
+        "Model that writes the summaries: a name with --model-url, or openai:NAME, "
+        "anthropic:NAME, litellm:NAME. Default: rules write them.",
         default="",
     ),
 )

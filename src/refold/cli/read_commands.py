@@ -39,7 +39,7 @@ from refold.stores import MemoryStore
 @option(
     "--largest",
     "N",
-    "How many of the largest messages to show.",
+    "Number of largest messages to show.",
     type=click.IntRange(min=0),
     default=5,
     show_default=True,
@@ -47,8 +47,8 @@ from refold.stores import MemoryStore
 def stats(inputs: Inputs, largest: int) -> None:
     """Show where the tokens of a session are, and what they cost.
 
-    By role, tool and kind of part, with the largest messages. Several files make a table with a
-    total.
+    Lists tokens by speaker, tool and kind of part, and the largest messages. Several files make a
+    table with a total.
     """
     rows = list[read_output.Stats]()
     for edited in inputs.sessions():
@@ -57,23 +57,28 @@ def stats(inputs: Inputs, largest: int) -> None:
     inputs.print_answer(starmap(json_output.stats, rows), read_output.show_stats(rows))
 
 
-MESSAGE = option("--message only", "N", "Of message #N alone.", type=click.IntRange(min=0))
+MESSAGE = option(
+    "--message only", "N", "Show only message #N, counted from 0.", type=click.IntRange(min=0)
+)
 REQUEST = option(
-    "--request", "N", "As it was sent in request N of the session.", type=click.IntRange(min=1)
+    "--request",
+    "N",
+    "Show the session as sent in request N, counted from 1.",
+    type=click.IntRange(min=1),
 )
 HTML = option(
     "--html",
     "PATH",
-    "Write it as a page that stands alone; - is standard output.",
+    "Write a self-contained HTML page to this file (- for standard output).",
     type=LOCATION_TYPE,
 )
 
 
 @sessions_command("read", "view session.jsonl --lines 3")
-@flag("--original", "The original messages, without any edit.")
-@flag("--payload", "The request itself, as JSON.")
-@flag("--effective", "What the client's own recorded compactions left, instead of our edits.")
-@option("--lines", "N", "At most N lines of each message.", type=click.IntRange(min=0))
+@flag("--original", "Show the original messages, without edits.")
+@flag("--payload", "Print the request as JSON.")
+@flag("--effective", "Show what the client's own compactions left, without Refold's edits.")
+@option("--lines", "N", "Show at most N lines of each message.", type=click.IntRange(min=0))
 @MESSAGE
 @REQUEST
 @HTML
@@ -167,7 +172,7 @@ def unfold(inputs: Inputs, edit: str) -> None:
 @option(
     "--limit",
     "N",
-    "How many messages to show of each session, the best first.",
+    "Maximum number of messages to show per session, the best first.",
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
@@ -207,18 +212,18 @@ def history(inputs: Inputs) -> None:
 
 
 @sessions_command("read", "check request.json --repair -o mended.json")
-@flag("--sent", "Check the messages that the edits show instead of the original ones.")
+@flag("--sent", "Check the messages as the edits show them, not the original ones.")
 @option(
     "--before",
     "EARLIER",
-    "The request that was sent before: what had to be kept of it, too.",
+    "Also compare with the request that was sent before, in this file.",
     type=LOCATION_TYPE,
 )
-@flag("--repair", "Mend what can be mended without inventing content; needs --output.")
+@flag("--repair", "Repair what can be repaired without inventing content; needs --output.")
 @option(
     "-o --output",
     "PATH",
-    "Where the mended request goes (- for standard output).",
+    "Write the repaired request to this file (- for standard output).",
     type=LOCATION_TYPE,
 )
 def check(inputs: Inputs, sent: bool, before: str | None, repair: bool, output: str | None) -> int:

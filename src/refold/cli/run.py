@@ -231,19 +231,33 @@ _LEFT_TO_CLIENT = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if ha
     shell_complete=lambda _, __, typed: [a.name for a in AGENTS if a.name.startswith(typed)],
 )
 @click.argument("arguments", nargs=-1, metavar="[ARGS]...", type=click.UNPROCESSED)
-@flag("--shadow", "Change nothing: only note what would have been done.")
-@flag("--print only_print", "Only show what the client would be given.")
-@option("--gateway url", "URL", "Use this gateway, which runs already.")
-@option("--port", "N", "Listen here.", type=click.IntRange(0, 65_535), default=0)
-@option("--store", "PLACE", "Keep edits here, not in your own data directory.", type=LOCATION_TYPE)
-@option("--config", "FILE", "Settings of the gateway (refold.toml).", type=LOCATION_TYPE)
+@flag("--shadow", "Change no request; only record what would have been done.")
+@flag(
+    "--print only_print",
+    "Print the variables, command line and files that the client would get, and exit.",
+)
+@option("--gateway url", "URL", "Use the gateway that is already running at this URL.")
+@option(
+    "--port",
+    "N",
+    "Port of the gateway. Default: any free port.",
+    type=click.IntRange(0, 65_535),
+    default=0,
+)
+@option(
+    "--store",
+    "PLACE",
+    "Store of the edits. Default: $REFOLD_STORE, else refold.db in your data folder.",
+    type=LOCATION_TYPE,
+)
+@option("--config", "FILE", "Read settings of the gateway from this TOML file.", type=LOCATION_TYPE)
 def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
-    """Run a coding agent with its model calls through a gateway.
+    """Run a coding agent and send its model calls through a gateway.
 
     CLIENT is claude, codex, gemini, opencode, pi, qwen, kimi, vibe, cline, continue, aider,
-    mini-swe-agent or any other command. The latter gets the base URLs of OpenAI's, Anthropic's and
+    mini-swe-agent or any other command, which gets the base URLs of OpenAI's, Anthropic's and
     Google's SDKs in its environment. None of your files is changed. The gateway ends with the
-    command, and the exit code is the command's.
+    command. The exit code is the command's.
     """
     if command.startswith("-"):  # only arguments after CLIENT may be unknown options
         raise click.NoSuchOption(command.partition("=")[0], possibilities=_OPTIONS)

@@ -32,33 +32,48 @@ FORMATS = tuple(dict.fromkeys((*FIELDS, *(reader.client for reader in READERS)))
 @option(
     "-o --output",
     "PATH",
-    "The file to write: .jsonl, .jsonl.gz, .jsonl.zst or .parquet.",
+    "File to write. Its suffix is .jsonl, .jsonl.gz, .jsonl.zst or .parquet.",
     required=True,
     type=click.Path(path_type=Path),
 )
-@option("--to", "N", "The agent's window. Default: 32k.", type=token_count, default="32k")
+@option(
+    "--to", "N", "Window of the agent in tokens. Default: 32k.", type=token_count, default="32k"
+)
 @option("--target", "N", "Compact down to N tokens. Default: half of --to.", type=token_count)
-@option("--reserve", "N", "Keep N tokens for an answer. Default: an eighth.", type=token_count)
+@option(
+    "--reserve",
+    "N",
+    "Keep N tokens free for an answer. Default: an eighth of --to.",
+    type=token_count,
+)
 @option(
     "--strategy strategies",
     "NAME",
-    "A strategy by name, as in compact; may be repeated. Default: the default ones.",
+    "Strategy to use instead of the default ones, as in refold compact. May be repeated.",
     multiple=True,
 )
 @option(
     "--format",
     "NAME",
-    "The form of the records, if its shape misleads.",
+    "Format of the records. Default: detected.",
     default="",
     type=click.Choice(["", *FORMATS]),
 )
-@option("--model", "NAME", "The model of records that name none.", default="")
+@option("--model", "NAME", "Model to assume for records that name none.", default="")
 @option(
-    "--vocabulary", "NAME", "Count with this tokenizer, such as qwen3 (extra `exact`).", default=""
+    "--vocabulary",
+    "NAME",
+    "Count tokens with this tokenizer, such as qwen3, instead of estimating (extra `exact`).",
+    default="",
 )
-@option("--jobs", "N", "Processes. Default: one a core.", type=click.IntRange(min=1))
-@flag("--overwrite", "Write over a file that is there.")
-@option("--report page", "FILE", "Write a page with plots.", type=click.Path(path_type=Path))
+@option("--jobs", "N", "Number of processes. Default: one per core.", type=click.IntRange(min=1))
+@flag("--overwrite", "Replace the output file if it exists.")
+@option(
+    "--report page",
+    "FILE",
+    "Also write an HTML report with plots.",
+    type=click.Path(path_type=Path),
+)
 @JSON
 def unroll(
     paths: tuple[str, ...],

@@ -27,7 +27,6 @@ from refold.cli.compaction import (
 from refold.cli.inputs import Inputs
 from refold.cli.options import (
     ACTOR,
-    EDIT,
     ModelOptions,
     check_output,
     dollars_per_million,
@@ -79,60 +78,64 @@ ABORTED = "the summary was left empty: nothing was kept, the draft is unchanged"
 @option(
     "--to",
     "TOKENS",
-    "How large it may be: 60000, 60k, 1.5M. Default: half of the model's window.",
+    "Target size in tokens: 60000, 60k, 1.5M. Default: half of the model's window.",
     type=token_count,
 )
 @option(
     "--pin pins",
     "TEXT",
-    "Messages that say this stay in sight, in later compactions too. May be repeated.",
+    "Keep messages that contain this text, in later compactions too. May be repeated.",
     multiple=True,
 )
 @click.option(
     "--detail",
     type=click.Choice(list(SUMMARY_FACTORS)),
     default="normal",
-    help="How long a summary is.",
+    show_default=True,
+    help="Length of summaries: 0.4, 1 or 2 times the usual.",
 )
-@flag("-v --verbose", "Show all strategies, with their settings.")
+@flag("-v --verbose", "Show every strategy with its settings, even if it made no edit.")
 @option(
     "--strategy strategies",
     "NAME",
-    "What may be done, gentlest first, e.g. 'ClearToolResults(keep=3)'. May be repeated.",
+    "Strategy to use instead of the default ones, e.g. 'ClearToolResults(keep=3)'. May be "
+    "repeated, the gentlest first.",
     multiple=True,
     type=strategy_named,
 )
-@flag("--preview", "Keep a draft, to look at, edit and accept; models are asked once.")
-@EDIT
+@flag("--preview", "Write only a draft, which refold accept keeps and refold discard drops.")
+@flag("--edit", "With --preview: open each summary in $VISUAL or $EDITOR.")
 @option(
     "--price",
     "DOLLARS",
-    "Of a million input tokens of the session's own model: shows what a request costs.",
+    "With --preview: show what a request costs at this price, in US dollars per million input "
+    "tokens.",
     type=dollars_per_million,
 )
 @flag(
     "--dry-run",
-    "Show what it would do; write nothing but, with -o -, the request on standard output.",
+    "Show what would be done; write no file. A model is asked nevertheless. With -o - the request "
+    "goes to standard output.",
 )
 @option(
     "-o --output",
     "PATH",
-    "Write the compacted request as JSON (- for standard output).",
+    "Also write the compacted request as JSON to this file (- for standard output).",
     type=LOCATION_TYPE,
 )
 @flag(
-    "--resume", "Write it to a new file, too, that its client goes on with, as refold export does."
+    "--resume",
+    "Also write the session to a new file that its client can resume, as refold export does.",
 )
 @ACTOR
 def compact(inputs: Inputs, model: ModelOptions, **flags: Any) -> int:
     """Make sessions fit a number of tokens.
 
-    The default is half of their model's window. The edits are written beside each session
-    (FILE.refold) or into --store. The session itself is not changed. With --preview only a draft is
-    written (FILE.refold-draft): `refold accept` keeps exactly that, `refold discard` drops it. A
-    session from standard input goes to standard output unless --output, --store or --json says
-    otherwise. Exit code 1 if a session still does not fit, or if its summary was left empty in
-    --edit.
+    Edits are written beside each session (FILE.refold) or into --store. The session itself is not
+    changed. With --preview only a draft is written (FILE.refold-draft): `refold accept` keeps
+    exactly that, `refold discard` drops it. If FILE is -, the compacted request goes to standard
+    output, unless --output, --store, --json, --dry-run or --preview is given. Exit code 1 if a
+    session still does not fit, or if a summary was left empty in the editor.
     """
     options = CompactOptions(**flags)
     writes = options.output or inputs.store or inputs.as_json or options.dry_run or options.preview
@@ -195,14 +198,14 @@ def _read_sessions(
 
 
 @sessions_command("change", "accept session.jsonl --edit")
-@EDIT
+@flag("--edit", "Open each summary in $VISUAL or $EDITOR first.")
 @ACTOR
 def accept(inputs: Inputs, edit: bool, actor: str) -> int:
     """Keep exactly what `refold compact --preview` showed. No model is asked.
 
-    With --edit the summary is opened first. An unchanged summary is kept as it is. If it is left
-    empty, nothing is kept and the exit code is 1. A draft is refused if the session's history or
-    its edits have changed since; new messages at the end do not matter.
+    If a summary is left empty in the editor (--edit), nothing is kept and the exit code is 1. A
+    draft is refused if the session's history or its edits have changed since; new messages at the
+    end do not matter.
     """
     ready = find_drafts(list(inputs.sessions()))
     results = [accept_draft(*draft, edit=edit, actor=actor) for draft in ready]
@@ -219,7 +222,7 @@ def accept(inputs: Inputs, edit: bool, actor: str) -> int:
 
 @sessions_command("read", "discard session.jsonl")
 def discard(inputs: Inputs) -> None:
-    """Drop the draft that `refold compact --preview` made."""
+    """Delete the draft that `refold compact --preview` made."""
     rows = [(edited, delete_draft(edited)) for edited in inputs.sessions()]
     inputs.print_answer(starmap(json_output.discard, rows), show_discards(rows))
 
@@ -229,11 +232,11 @@ def discard(inputs: Inputs) -> None:
 
 @sessions_command("change", "revert session.jsonl --before a81c", is_of_one=True)
 @click.argument("edits", nargs=-1, metavar="[EDIT]...")
-@option("--before", "EDIT", "Go back to before this edit: it and all made after it go.", default="")
-@flag("--newest", "Take back what the newest compaction made.")
+@option("--before", "EDIT", "Take back this edit and all edits made after it.", default="")
+@flag("--newest", "Take back the edits of the newest compaction.")
 @ACTOR
 def revert(inputs: Inputs, edits: tuple[str, ...], before: str, newest: bool, actor: str) -> None:
-    """Take edits back: those named, or all of them.
+    """Undo edits: the named ones, or all of them.
 
     The session then shows the original messages again. `refold history` still lists these edits,
     and who took them back.
@@ -278,8 +281,8 @@ def first_of_last(edited: EditedSession) -> str:
 def export(inputs: Inputs) -> None:
     """Write a compacted session to a new file that its client resumes.
 
-    It contains the session as its edits show it. For sessions of Claude Code, Codex, pi and
-    OpenCode. The file is written beside the session's, under a new id. The original is not changed.
+    Writes the session as its edits show it, beside the original and under a new id. The original is
+    not changed. For sessions of Claude Code, Codex, pi and OpenCode.
     """
     edited = inputs.single_session()
     exported = write_exported(edited)
