@@ -67,8 +67,8 @@ class Routes:
     """Base URLs by upstream name, which is the first segment of the gateway's path."""
 
     def through(self, address: object) -> str:
-        """Return the gateway's base URL for an address. Raises ValueError if that is no HTTP URL,
-        or has a user, a query or a fragment."""
+        """Return the gateway's base URL for an address, and add that to `urls` unless the gateway
+        is shared. Raises ValueError if it is no HTTP URL, or has a user, a query or a fragment."""
         url = str(address).rstrip("/")
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -96,11 +96,11 @@ class LaunchContext:
     routes: Routes
 
     def first_variable(self, names: Iterable[str], default: str) -> str:
-        """Return the first of these environment variables that is set, or *default*."""
+        """Return the value of the first of these variables that is not empty, or *default*."""
         return next(filter(None, map(self.environment.get, names)), default)
 
     def place(self, variable: str, *parts: str) -> Path:
-        """Return the directory named by an environment variable, or one in the user's home."""
+        """Return the path in an environment variable, or if it is empty *parts* in the home."""
         return Path(self.environment.get(variable) or self.home.joinpath(*parts))
 
 
@@ -125,19 +125,20 @@ _COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*')
 
 
 def objects(value: Any) -> Iterable[tuple[str, JsonObject]]:
-    """Return the members of a JSON object that are objects, with their names."""
+    """Return the members of a JSON object that are objects, with their names; else nothing."""
     members = value.items() if isinstance(value, dict) else ()
     return [(name, member) for name, member in members if isinstance(member, dict)]
 
 
 def read_json(path: Path) -> JsonObject:
-    """Return the JSON object in a file, without its `//` comments; empty if there is no file.
-    Raises ValueError."""
+    """Return the JSON object in a file (see `parse_json`); empty if there is no file. Raises
+    ValueError."""
     return parse_json(path.read_text(encoding="utf-8"), str(path)) if path.is_file() else {}
 
 
 def parse_json(text: str, name: str) -> JsonObject:
-    """Return the JSON object in a text. Errors call it *name*. Raises ValueError."""
+    """Return the JSON object in a text, which may have `//` comments; empty for another value.
+    Errors call the text *name*. Raises ValueError."""
     try:
         value = json.loads(_COMMENT.sub(lambda found: found[1] or "", text))
     except ValueError as error:

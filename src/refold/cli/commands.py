@@ -36,10 +36,8 @@ from refold.text.json_values import JsonObject
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command. Return 0 for success, 1 for a failed check, 2 for misuse or unreadable input.
-
-    Errors are one line on standard error.
-    """
+    """Run a command and return its exit code (docs/cli.md): 2 for misuse or unreadable input, 130
+    if interrupted, 141 if nobody reads the output. Errors are one line on standard error."""
     terminal.prepare_streams()
     try:
         with refold.make_context("refold", list(arguments)) as context:
@@ -177,7 +175,7 @@ MOVES = {
     **dict.fromkeys(("\x1b[F", "\x1bOF", "\x1b[4~", "G"), 10**6),
     **dict.fromkeys(("\x1b[H", "\x1bOH", "\x1b[1~", "g"), -(10**6)),
 }
-"""Moves by key: arrows, page keys, Home and End, as terminals send them."""
+"""Rows to move by, for the arrows, page keys, Home and End, as terminals send them."""
 _KEY = re.compile(r"\x1b\[[0-9;]*.|\x1bO.|.", re.DOTALL)
 HELP = "↑ ↓ move · Enter stats · v view · d diff · h history · p preview · q leave"
 

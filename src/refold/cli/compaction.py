@@ -60,6 +60,7 @@ class CompactOptions:
     preview: bool = False
     edit: bool = False
     price: float | None = None
+    """US dollars per million input tokens."""
     actor: str = ""
     detail: str = "normal"
     """A key of `SUMMARY_FACTORS`."""
@@ -147,7 +148,7 @@ class CompactedSession:
     preview: Preview
     savings: Sequence[Saving]
     file: str = ""
-    """File of the kept edits; empty if none were kept."""
+    """File of the kept edits; empty if none were kept, or in a database on a server."""
     draft: str | None = None
     """File of the draft; empty if there is nothing to keep, None without --preview."""
     aborted: bool = False
@@ -162,7 +163,7 @@ class CompactedSession:
 
     @property
     def prices(self) -> dict[str, float] | None:
-        """Input cost of one request in US dollars, before and after."""
+        """Input cost of one request in US dollars, before and after; None without --price."""
         if self.options.price is None:
             return None
         views = {"before": self.edited.view, "after": self.preview.view}
@@ -183,7 +184,8 @@ class Acceptance:
 def compact_session(
     edited: EditedSession, options: CompactOptions, model: ModelOptions, ask: Asker | None
 ) -> CompactedSession:
-    """Compact one session as *options* say."""
+    """Compact one session. Save its edits, or only a draft (`preview`), or nothing (`dry_run`).
+    *ask* answers for the *model*, if there is one."""
     to = options.target(edited)
     strategies = options.adapt(model.strategies(options.strategies, to), edited.view)
     action: Action = "preview" if options.preview else "compact"
@@ -302,10 +304,10 @@ def protect_edits(output: str | None, sessions: Iterable[EditedSession]) -> None
 
 def find_draft(edited: EditedSession) -> tuple[Preview, int] | None:
     """Return the draft of a session as a preview of it now, and the number of messages added since,
-    which it leaves as they are.
+    which it leaves as they are; None if there is no draft.
 
-    For a moved or copied file, it is the latest draft that it continues. Raises `EditError` for a
-    draft of this session whose history or edits have changed since, `StoreError`.
+    If no draft names this file and id, it is the latest draft for a history that the session
+    continues. Raises `EditError` if the history or edits have changed since, `StoreError`.
     """
     draft, transcript = _find_match(edited, read_drafts(draft_path(edited))), edited.view.transcript
     if draft is None:
@@ -383,7 +385,7 @@ def _session_key(edited: EditedSession) -> tuple[str, str]:
 
 
 def read_drafts(path: Path | None) -> list[Draft]:
-    """Return the drafts in a file, if there is one, latest last. Raises `StoreError`."""
+    """Return the drafts in a file, latest last; none if it is missing. Raises `StoreError`."""
     try:
         lines = path.read_bytes().splitlines() if path else []
     except FileNotFoundError:
@@ -449,7 +451,8 @@ def summaries(preview: Preview) -> dict[str, str]:
 
 
 def edit_summaries(edited: EditedSession, preview: Preview, actor: str) -> Preview | None:
-    """Open the summaries in the user's editor, one by one. Return None once one is left empty.
+    """Open the summaries in the user's editor, one by one. Return the amended preview, or None once
+    one is left empty.
 
     Unchanged summaries stay. Raises `EditError` if there is none, or for an invalid summary (the
     text then stays in its file), `click.ClickException` if the editor fails.
@@ -473,7 +476,8 @@ def edit_summaries(edited: EditedSession, preview: Preview, actor: str) -> Previ
 
 
 def amend_summary(preview: Preview, id: str, text: str, actor: str) -> Preview:
-    """Return *preview* with an amended summary, as its attempt notes. Raises `EditError`."""
+    """Return *preview* with *text* as the summary of edit *id*. The reason of the edit's attempt
+    names *actor*. Raises `EditError`."""
     amended, edit = preview.amend(id, text), preview.view.find(id)
     attempts = list(preview.attempts)
     for at, attempt in enumerate(attempts):

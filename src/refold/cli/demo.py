@@ -117,7 +117,7 @@ class Replay:
 
     @property
     def stub(self) -> Edit | None:
-        """The edit that shortens the longest single message."""
+        """Of the edits that shorten messages one for one, that of the largest; None without any."""
         stubs = [edit for edit in self._top_edits if len(edit.insert) == edit.stop - edit.start]
         size = self.view.base.tokens
         return max(stubs, key=lambda edit: size(edit.start, edit.stop), default=None)

@@ -144,8 +144,8 @@ def serve(path: str | None, check: bool, **options: Any) -> int:
 
 @contextmanager
 def _folder_of(store: str) -> Iterator[None]:
-    """Around a block, create the store's folder if it is the user's; drop a new one that stays
-    empty."""
+    """Create the store's folder before the block if it is the user's data directory, and remove it
+    afterwards if it is new and empty."""
     file = file_path(store)
     if file is None:
         yield

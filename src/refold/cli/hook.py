@@ -60,8 +60,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def answer_tool_use(event: Mapping[str, Any]) -> None:
-    """Record a long tool result; print it as the model shall see it, if changed. Raises
-    ValueError."""
+    """Record a long tool result. If it is shortened or replaced, print what the model shall see.
+    Raises ValueError for an invalid limit, KeyError, TypeError, OSError."""
     call, tool, result = event["tool_use_id"], event["tool_name"], event["tool_response"]
     slots = list(_find_slots(tool, result))
     length = sum(len(place[key]) for place, key, _ in slots)

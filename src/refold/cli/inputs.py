@@ -30,7 +30,8 @@ SUFFIXES = (".jsonl", ".json", ".jsonl.zst", ".db")
 """Suffixes of session files. Other files in a directory are ignored."""
 NO_SESSION = "no session is named: give a file or an id, or --last or --project"
 Use = Literal["read", "try", "change", "create"]
-"""How a command uses the store. `try` reads it if it exists, `change` requires it to exist."""
+"""How a command uses a named store: `read` and `change` require it to exist, `try` reads it if it
+exists, `create` makes it."""
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Inputs:
     why: bool = False
     """Whether errors list the formats that were tried."""
     request: int | None = None
-    """Number of the request as which sessions are shown, as it was sent."""
+    """Number of a request, from 1: sessions are shown as they were sent in it."""
     use: Use = "read"
     skipped: list[dict[str, str]] = field(default_factory=list)
     """Path and reason for each file or directory that could not be read."""
@@ -163,7 +164,7 @@ class Inputs:
 
     @property
     def gateway_store(self) -> str:
-        """Store of the gateway whose sessions may be meant."""
+        """Store in which sessions that a gateway recorded are looked up."""
         return self.store or find_store()
 
     @cached_property

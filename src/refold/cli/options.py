@@ -68,7 +68,8 @@ def dollars_per_million(value: str) -> float:
 
 
 def model_price(value: str) -> Price:
-    """Parse prices in US dollars: `0.25,2.00`. Raises `click.BadParameter`."""
+    """Parse prices in US dollars per million tokens: of input and output (`0.25,2.00`), then, if
+    given, of cached input and cache writes. Raises `click.BadParameter`."""
     try:
         prices = tuple(dollars_per_million(price) for price in value.split(","))
     except click.BadParameter:
@@ -98,7 +99,7 @@ def parse_since(_: click.Context, option: click.Parameter, value: str) -> float:
 
 
 def login_name() -> str:
-    """Return the login name of the user."""
+    """Return the login name of the user, or `manual` if the system knows none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a user id without a name, or Windows
@@ -167,7 +168,7 @@ JSON = flag("--json as_json", "Print one JSON document.")
 
 
 def complete_session(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Return completions: files, or ids of sessions on this machine."""
+    """Return completions: files, and ids of sessions on this machine."""
     ids = ids_on_machine(typed) if len(typed) >= MIN_ID_PREFIX else []
     return [CompletionItem(typed, type="file"), *map(CompletionItem, ids)]
 
@@ -234,7 +235,8 @@ _SESSION_OPTIONS = (
 def group_options(
     name: str, record: type[Any], options: Iterable[Option], **settings: Any
 ) -> Option:
-    """Pass *options* to a command as one argument *name*: a *record* of them and *settings*."""
+    """Return a decorator that adds *options* to a command, which gets them as one argument *name*: a
+    *record* made from their values and from *settings*."""
     names = {field.name for field in fields(record)}
 
     def decorate(command: Command) -> Command:
@@ -306,7 +308,7 @@ class ModelOptions:
 
     @property
     def key(self) -> str:
-        """API key from the environment variable *key_env*."""
+        """API key from the environment variable *key_env*; empty if it is not set."""
         return os.environ.get(self.key_env, "").strip()
 
     def asker(self) -> Asker | None:
@@ -346,7 +348,8 @@ class ModelOptions:
 
 
 def with_summarizer(strategy: Strategy, summary: ModelSummary) -> Strategy:
-    """Return the strategy with *summary* in place of rule-based summaries."""
+    """Return the strategy, and the strategy that it wraps, with *summary* in place of
+    `RuleSummary`."""
     changes: JsonObject = {}
     if isinstance(getattr(strategy, "summarizer", None), RuleSummary):
         changes["summarizer"] = summary

@@ -47,6 +47,7 @@ RESTARTS = 3
 END_SECONDS = 5.0
 """Seconds that the gateway has to write pending data before it is killed."""
 LOG_BYTES = 1_000_000
+"""Size of a log from which the next gateway begins a new one."""
 STORE_ERROR_PREFIX = "refold: nothing is kept: "
 """Prefix of the gateway's log line that says why its store cannot be used."""
 IS_POSIX = os.name == "posix"

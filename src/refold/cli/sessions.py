@@ -49,14 +49,15 @@ MAX_RECORDED = 10_000
 LISTED_COUNT = 20
 """Number of sessions that `refold` shows."""
 READ_SECONDS = 3.0
-"""Seconds for which the files of these are read."""
+"""Seconds after which no further file of the list is read."""
 COPIES = ClientFiles("claude_code", (SESSIONS,), ("*.jsonl",), cwd_under("cwd"))
 """Copies of sessions by `refold hook pre-compact`, in the user's data directory."""
 
 
 def find_on_machine(name: str, store: str) -> FoundSession:
-    """Return the only session whose id begins with *name*, among the clients' files, or else among
-    the sessions recorded by a gateway with this *store*. Raises `FormatError`."""
+    """Return the session whose id is *name*, or the only one whose id begins with it, among the
+    clients' files, or else among the sessions recorded by a gateway with this *store*. Raises
+    `FormatError` for none or several."""
     for files in (list_files(), list_recorded(store)):
         matches = [
             session
@@ -77,7 +78,7 @@ def find_on_machine(name: str, store: str) -> FoundSession:
 
 
 def ids_on_machine(begin: str) -> list[str]:
-    """Return the short ids of sessions on this machine that begin with *begin*."""
+    """Return the short ids, sorted, of the sessions in clients' files that begin with *begin*."""
     ids = map(short_id, session_files.discover(Path.home(), os.environ))
     return sorted({id for id in ids if id.startswith(begin)})
 
@@ -243,8 +244,8 @@ class SessionEntry:
 def read_listed(
     sessions: Iterable[FoundSession], seconds: float | None, store: str
 ) -> Iterator[SessionEntry]:
-    """Yield sessions with data from their files or a gateway's *store*; unread ones too, without
-    data: after *seconds*, or with the reason as title if reading fails."""
+    """Yield an entry for each session, read from its file or a gateway's *store*. After *seconds*
+    (None: never) the rest are not read. If reading fails, the entry's title says why."""
     start = time.monotonic()
     for file in sessions:
         if seconds is not None and time.monotonic() - start > seconds:
@@ -291,4 +292,4 @@ ORDERS: dict[str, Callable[[SessionEntry], float]] = {
     "tokens": lambda listed: -(listed.tokens or 0),
     "cost": lambda listed: -(listed.dollars or 0),
 }
-"""Sort keys of the list, the largest first."""
+"""Sort keys of the list: the newest, or the largest, first."""

@@ -114,7 +114,8 @@ def plural(count: int, noun: str) -> str:
 
 
 def bar(part: float, whole: float, width: int) -> str:
-    """Return a bar as long as *part*'s share. A positive part is at least a sliver."""
+    """Return a bar of *part*'s share of *whole*, where *width* cells are all of it. A positive part
+    is at least an eighth of a cell."""
     eighths = round(8 * width * part / whole) if whole > 0 else 0
     full, rest = divmod(max(eighths, int(part > 0)), 8)
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
@@ -139,7 +140,7 @@ def console(stream: TextIO) -> Console:
 
 
 def out() -> Console:
-    """Return standard output."""
+    """Return a console on standard output."""
     return console(sys.stdout)
 
 
@@ -150,7 +151,7 @@ def width() -> int | None:
 
 
 def err() -> Console:
-    """Return standard error, for everything except the answer."""
+    """Return a console on standard error, for everything except the answer."""
     return console(sys.stderr)
 
 
