@@ -94,9 +94,10 @@ def read_record(record: Any, format: str = "") -> Conversation:
 
 
 def read_records(record: Any, format: str = "") -> Iterator[Conversation]:
-    """Return the conversations in a record: an object, a list of messages, or the JSON text of
-    either. *format* names the record's format; if it is empty, its shape decides. Raises
-    `FormatError`. For a conversation without messages the iterator raises it too, and can go on."""
+    """Return an iterator over the conversations in a record: an object, a list of messages, or the
+    JSON text of either. *format* names the record's format; if it is empty, its shape decides.
+    Raises `FormatError`. So does the iterator for a conversation without messages, and the next
+    call returns the one after it."""
     value = _parse(record)
     if isinstance(value, dict):
         value |= {key: _parse(value[key]) for key in _TEXTS if _is_json(value.get(key))}
@@ -129,8 +130,8 @@ def _read_row(row: JsonObject) -> Conversation:
 
 
 def convert(session: Session, record: Any = None) -> Conversation:
-    """Return the conversation of a session. *record* may have its id. Raises `FormatError` if it
-    has no messages."""
+    """Return the conversation of a session. Its name is the session's id, else that of the *record*
+    it was read from, else a hash. Raises `FormatError` if it has no messages."""
     if not session.messages:
         raise FormatError("the conversation has no messages")
     named = session.id or record_id(record or session.body)
@@ -171,13 +172,13 @@ Row = tuple[int, bytes]
 
 
 class Chunk(NamedTuple):
-    """Records of one file, or a file that is one session or document and has no rows."""
+    """Records of one file. A chunk without rows is a whole file: one session or document."""
 
     path: str
     rows: tuple[Row, ...]
     hash: str
     done: float
-    """Bytes of the file that were read after this chunk."""
+    """Bytes of the file that had been read when the chunk was made."""
     error: str = ""
     """Why the file, or the rest of it, cannot be read."""
 
@@ -295,7 +296,7 @@ def _read_rows(stream: BinaryIO, path: Path) -> Iterator[Row] | None:
 
 
 def _read_list_rows(blocks: Iterable[bytes]) -> Iterator[Row] | None:
-    """Return the elements of a JSON list if they are records."""
+    """Return the elements of a JSON list if one of the first is a record, else None."""
     elements = read_list(blocks)
     head = list[bytes]()
     for element in islice(elements, SAMPLE_LINES):
@@ -372,6 +373,7 @@ def _read_parquet(path: Path) -> Iterator[Row]:
 CHUNK = 1_000_000
 """Maximum bytes of records in a chunk. A larger record is a chunk of its own."""
 MOST_ROWS = 64
+"""Maximum number of records in a chunk."""
 
 
 def _pack(path: Path, rows: Iterable[Row], tell: Callable[[], float]) -> Iterator[Chunk]:

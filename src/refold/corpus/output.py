@@ -119,7 +119,7 @@ class Output:
         return []
 
     def skip_if_written(self, hash: str) -> bool:
-        """Skip the next chunk if it, with this hash, is written already. Return whether it is."""
+        """Return whether the next chunk, with this *hash*, is written already; if so, skip it."""
         if self._files is None and self.passed < len(self._entries):
             entry = self._entries[self.passed]
             if entry["hash"] == hash:

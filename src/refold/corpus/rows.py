@@ -30,8 +30,9 @@ def compact(
 ) -> JsonObject:
     """Return a record's conversation, compacted to at most *to* tokens if the strategies can do so.
 
-    Settings and errors are those of `unroll`. The row has `session`, `format`, `body`, `messages`,
-    `edits`, `tokens` and `tokens_before`.
+    The other settings are those of `unroll`. The row has `session`, `format`, `body`, `messages`,
+    `edits`, `tokens` and `tokens_before`. Raises `FormatError` unless the record holds exactly one
+    conversation, ValueError for invalid settings.
     """
     require_int(1, to=to)
     conversation = read_record(record, format)

@@ -35,7 +35,7 @@ class RecordedCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnrollSettings:
-    """Settings of `unroll`. Raises ValueError for contradictory settings."""
+    """Settings of `unroll`. They are not checked before they are used; `check` checks all."""
 
     to: int = 32_000
     target: int | None = None
@@ -47,13 +47,13 @@ class UnrollSettings:
 
     @property
     def goal(self) -> int:
-        """Tokens to which a request is compacted."""
+        """Tokens to which a request is compacted. Raises ValueError if `to` is less than 1."""
         require_int(1, to=self.to)
         return self.to // 2 if self.target is None else self.target
 
     @property
     def budget(self) -> Budget:
-        """Budget of a request."""
+        """Budget of a request. Raises ValueError for contradictory settings."""
         require_int(1, target=self.goal)
         reserve = self.to // 8 if self.reserve is None else self.reserve
         require_int(0, reserve=reserve)
@@ -135,7 +135,8 @@ def _count(call: RecordedCall, entries: Sequence[Any], codec: Codec) -> int:
 def read_strategies(
     strategies: Iterable[Strategy | str] | None, target: int
 ) -> tuple[Strategy, ...]:
-    """Return strategies given as values or names; None means the default ones for *target*."""
+    """Return strategies given as values or names; None means the default ones for *target* tokens.
+    Raises ValueError for an unknown name."""
     if strategies is None:
         return default_strategies(target)
     if isinstance(strategies, str):  # otherwise each character would be a name
