@@ -234,6 +234,25 @@ def test_a_bad_record_of_a_batch_becomes_a_row_with_an_error():
     assert columns["train_from"] == [0, 1]
 
 
+def test_a_row_without_messages_is_an_error_for_every_function():
+    for function in (corpus.compact, corpus.stats, corpus.check, corpus.repair, corpus.unroll):
+        with pytest.raises(FormatError, match="no messages"):
+            function({"format": "anthropic", "messages": []})
+
+
+@pytest.mark.parametrize("format", [["anthropic"], {"name": "anthropic"}])
+def test_a_field_format_that_is_not_text_does_not_stop_a_batch(format):
+    chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
+    assert corpus.check_batch({"format": [format], "messages": [chat]})["error"] == [""]
+
+
+@pytest.mark.parametrize("body", ["It fails on Windows.", ["x"], 3])
+def test_a_field_body_that_is_no_object_does_not_stop_a_batch(body):
+    chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
+    batch = {"format": ["anthropic"], "body": [body], "messages": [chat]}
+    assert corpus.check_batch(batch)["error"] == [""]
+
+
 @pytest.mark.parametrize(
     "settings",
     [

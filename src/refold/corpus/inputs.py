@@ -101,7 +101,7 @@ def read_records(record: Any, format: str = "") -> Iterator[Conversation]:
     value = _parse(record)
     if isinstance(value, dict):
         value |= {key: _parse(value[key]) for key in _TEXTS if _is_json(value.get(key))}
-        if value.get("format") in FIELDS and isinstance(value.get("messages"), list):
+        if _is_row(value):
             return iter([_read_row(value)])
     try:
         sessions = read_value(value, "the record", format)
@@ -123,8 +123,15 @@ def _is_json(value: Any) -> bool:
     return isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
 
 
+def _is_row(value: JsonObject) -> bool:
+    """Return whether an object has the form of the rows that this package returns."""
+    is_known = text_at(value, "format") in FIELDS and isinstance(value.get("messages"), list)
+    return is_known and isinstance(value.get("body") or {}, dict)
+
+
 def _read_row(row: JsonObject) -> Conversation:
-    """Return the conversation of a row that a function of this package made."""
+    if not row["messages"]:
+        raise FormatError("the conversation has no messages")
     session = text_at(row, "session") or _hash_json(row)
     return Conversation(session, row["format"], row.get("body") or {}, row["messages"])
 
