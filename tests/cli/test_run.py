@@ -202,7 +202,11 @@ def test_qwen_is_given_the_gateway_url_as_an_option(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://a.example", "https://", "https://u:p@a.example", "http://a/?k=1"]
+    "url",
+    [
+        *("ftp://a.example", "https://", "https://u:p@a.example", "http://a/?k=1"),
+        *("http://localhost:port", "http://a:99999", "http://[::1", "http://a b"),
+    ],
 )
 def test_a_base_url_that_the_gateway_cannot_forward_to_is_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="base URL"):
@@ -284,6 +288,15 @@ def test_a_running_gateway_keeps_the_path_of_the_base_url(tmp_path: Path) -> Non
         {"OPENAI_BASE_URL": OWN}, tmp_path, tmp_path, tmp_path, Routes(GATEWAY, is_shared=True)
     )
     assert prepare_by_variables(start).environment["OPENAI_API_BASE"] == f"{GATEWAY}/team/v1"
+
+
+def test_two_addresses_never_share_a_name() -> None:
+    routes = Routes(GATEWAY)
+    urls = ["http://a.example/v1", "https://a.example/v1", "https://a.example-v1"]
+    assert {routes.through(url): url for url in [*urls, *urls]} == {
+        f"{GATEWAY}/{name}": url for name, url in routes.urls.items()
+    }
+    assert sorted(routes.urls.values()) == sorted(urls)
 
 
 def test_agents_are_found_by_their_programs() -> None:

@@ -70,8 +70,12 @@ class Routes:
         """Return the gateway's base URL for an address, and add that to `urls` unless the gateway
         is shared. Raises ValueError if it is no HTTP URL, or has a user, a query or a fragment."""
         url = str(address).rstrip("/")
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        try:
+            parts = urlsplit(url)
+            is_http = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        except ValueError:  # the port is no number
+            is_http = False
+        if not is_http or url.split() != [url]:
             raise ValueError(f"{url[:100]!r} is no base URL that a gateway can stand before")
         if parts.username is not None or parts.query or parts.fragment:
             raise ValueError(
@@ -80,6 +84,8 @@ class Routes:
         if self.is_shared:
             return self.gateway + parts.path.rstrip("/")
         name = re.sub(r"[^\w.]+", "-", f"{parts.netloc}{parts.path}").strip("-")
+        while self.urls.get(name, url) != url:  # http://host and https://host, for example
+            name += "-2"
         self.urls[name] = url
         return f"{self.gateway}/{name}"
 
