@@ -121,6 +121,15 @@ def test_opencode_providers_use_the_gateway_and_keep_the_users_settings(tmp_path
     assert "openai" not in given["provider"]
 
 
+def test_opencodes_files_may_have_comments_and_trailing_commas(tmp_path: Path) -> None:
+    text = (
+        '\ufeff{ /* mine * */ "provider": {"own": {"options": {"baseURL": "OWN", }, /**/ }, }, // }'
+    )
+    write(tmp_path / ".config/opencode/opencode.jsonc", text.replace("OWN", f"{OWN}/*,}}") + "\n}")
+    _, urls = lead("opencode", tmp_path)
+    assert f"{OWN}/*,}}" in urls.values()  # in a string it is neither
+
+
 def test_an_extension_makes_pis_providers_use_the_gateway(tmp_path: Path) -> None:
     write(tmp_path / ".pi/agent/models.json", json.dumps({"providers": {"own": {"baseUrl": OWN}}}))
     overlay, urls = lead("pi", tmp_path)

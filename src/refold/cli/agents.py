@@ -127,7 +127,9 @@ class AgentSettings:
 
 # --- files of agents ------------------------------------------------------------------------------
 
-_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*')
+_STRING = r'("(?:[^"\\\n]|\\.)*"?)'
+_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?")
+_TRAILING_COMMA = re.compile(_STRING + r"|,(?=\s*+[}\]])")
 
 
 def objects(value: Any) -> Iterable[tuple[str, JsonObject]]:
@@ -139,14 +141,16 @@ def objects(value: Any) -> Iterable[tuple[str, JsonObject]]:
 def read_json(path: Path) -> JsonObject:
     """Return the JSON object in a file (see `parse_json`); empty if there is no file. Raises
     ValueError."""
-    return parse_json(path.read_text(encoding="utf-8"), str(path)) if path.is_file() else {}
+    return parse_json(path.read_text(encoding="utf-8-sig"), str(path)) if path.is_file() else {}
 
 
 def parse_json(text: str, name: str) -> JsonObject:
-    """Return the JSON object in a text, which may have `//` comments; empty for another value.
-    Errors call the text *name*. Raises ValueError."""
+    """Return the JSON object in a text, which may have comments and trailing commas; empty for
+    another value. Errors call the text *name*. Raises ValueError."""
+    for ignored in (_COMMENT, _TRAILING_COMMA):
+        text = ignored.sub(lambda found: found[1] or "", text)
     try:
-        value = json.loads(_COMMENT.sub(lambda found: found[1] or "", text))
+        value = json.loads(text)
     except ValueError as error:
         raise ValueError(f"{name} is no JSON: {error}") from error
     return value if isinstance(value, dict) else {}
