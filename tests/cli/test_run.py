@@ -80,8 +80,19 @@ def test_a_base_url_in_claudes_settings_is_replaced_by_the_gateways(tmp_path: Pa
     overlay, _ = lead("claude", tmp_path)
     assert overlay.arguments[0] == "--settings"
     assert json.loads(overlay.arguments[1]) == {"env": {"ANTHROPIC_BASE_URL": LED}}
-    with pytest.raises(ValueError, match="BEDROCK"):
-        lead("claude", tmp_path, CLAUDE_CODE_USE_BEDROCK="1")
+
+
+@pytest.mark.parametrize("cloud", ["BEDROCK", "VERTEX", "FOUNDRY", "ANTHROPIC_AWS"])
+def test_claude_on_a_cloud_is_refused_since_its_requests_pass_no_gateway(
+    cloud: str, tmp_path: Path
+) -> None:
+    variable = f"CLAUDE_CODE_USE_{cloud}"
+    with pytest.raises(ValueError, match=variable):
+        lead("claude", tmp_path, **{variable: "1"})
+    lead("claude", tmp_path, **{variable: "0"})  # off
+    write(tmp_path / ".claude/settings.json", json.dumps({"env": {variable: "true"}}))
+    with pytest.raises(ValueError, match=variable):
+        lead("claude", tmp_path)
 
 
 @pytest.mark.parametrize(

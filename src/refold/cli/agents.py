@@ -197,18 +197,24 @@ def prepare_by_variables(start: LaunchContext) -> AgentSettings:
 # --- an overlay for each agent --------------------------------------------------------------------
 
 
+CLOUDS = ("BEDROCK", "VERTEX", "FOUNDRY", "ANTHROPIC_AWS")
+"""Clouds to which Claude Code sends its requests if the variable CLAUDE_CODE_USE_... is on."""
+
+
 def _prepare_claude(start: LaunchContext) -> AgentSettings:
     """Claude Code: `--settings` overrides its settings files, and these the environment."""
     name = "ANTHROPIC_BASE_URL"
-    for cloud in ("BEDROCK", "VERTEX"):
-        if start.environment.get(f"CLAUDE_CODE_USE_{cloud}"):
-            raise ValueError(f"CLAUDE_CODE_USE_{cloud} is set: its requests pass no gateway")
     files = (
         start.directory / ".claude/settings.local.json",
         start.directory / ".claude/settings.json",
         start.place("CLAUDE_CONFIG_DIR", ".claude") / "settings.json",
     )
-    own = first_text(map(read_json, files), "env", name)
+    settings = list(map(read_json, files))
+    for variable in (f"CLAUDE_CODE_USE_{cloud}" for cloud in CLOUDS):
+        value = first_text(settings, "env", variable) or start.environment.get(variable, "")
+        if value.lower() not in {"", "0", "false", "no", "off"}:
+            raise ValueError(f"{variable} is set: its requests pass no gateway")
+    own = first_text(settings, "env", name)
     url = start.routes.through(own or start.first_variable([name], ANTHROPIC))
     arguments = ("--settings", json.dumps({"env": {name: url}})) if own else ()
     return AgentSettings({name: url}, arguments)
