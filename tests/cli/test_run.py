@@ -4,11 +4,15 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,6 +32,7 @@ from refold.cli.run import main as run_main
 from refold.gateway.ledger.entry import build_report, report_as_json
 from refold.gateway.ledger.writer import open_ledger
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
+from tests.support.certificates import write_certificate
 from tests.support.command_line import REFOLD, refold, set_home
 from tests.support.pages import ROOT
 
@@ -541,6 +546,53 @@ def test_a_child_process_that_writes_after_its_agent_has_ended_causes_no_error(
         [*REFOLD, "run", "cline"], env=environment, stderr=subprocess.PIPE, text=True, check=False
     )
     assert done.returncode == 5, done.stderr
+
+
+class Ready(BaseHTTPRequestHandler):
+    """Answers a gateway's readiness check, below a path."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/llm/refold/ready" else 404)
+        self.end_headers()
+
+    def log_message(self, *_) -> None:
+        pass
+
+
+class IPv6Server(HTTPServer):
+    address_family = socket.AF_INET6
+
+
+@pytest.mark.parametrize("place", ["http://127.0.0.1", "https://127.0.0.1", "http://[::1]"])
+def test_a_running_gateway_may_be_behind_tls_and_a_path(
+    place: str, tmp_path: Path, monkeypatch, capfd
+) -> None:
+    kind = IPv6Server if "::" in place else HTTPServer
+    monkeypatch.setenv("SSL_CERT_FILE", str(write_certificate(tmp_path / "both.pem")))
+    with kind((urlsplit(place).hostname, 0), Ready) as server:
+        if place.startswith("https"):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tmp_path / "both.pem")
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"{place}:{server.server_port}/llm"
+        assert run_main(["--gateway", url, "true"]) == 0, capfd.readouterr().err
+        assert run_main(["--gateway", url + "/else", "true"]) == 2
+        server.shutdown()
+
+
+def test_ctrl_c_before_the_command_runs_prints_no_traceback(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        process = subprocess.Popen(
+            [*REFOLD, "run", "--gateway", url, "true"],
+            env=environment_of(tmp_path), stderr=subprocess.PIPE,
+        )  # fmt: skip
+        with silent.accept()[0] as line:
+            assert line.recv(1) == b"G"  # it waits for the answer now
+            process.send_signal(signal.SIGINT)
+            assert process.communicate()[1].strip() == b""
+    assert process.returncode == 130
 
 
 @pytest.mark.parametrize(

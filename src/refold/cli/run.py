@@ -18,9 +18,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, cast
+from urllib.parse import urlsplit
 
 import click
 
@@ -213,6 +215,8 @@ NOT_INSTALLED = 127
 """Exit code if there is no such program, as in shells."""
 NOT_STARTED = 126
 """Exit code if the program cannot be started."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C before the program runs."""
 _FORWARDED = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _LEFT_TO_CLIENT = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if hasattr(signal, name)]
 
@@ -289,6 +293,8 @@ def main(arguments: Sequence[str]) -> int:
         return run.main(list(arguments), prog_name="refold run", standalone_mode=False) or 0
     except click.ClickException as error:
         _print_error(error.format_message())
+    except click.Abort:  # click's form of Ctrl-C
+        return INTERRUPTED
     except OSError as error:
         _print_error(f"{error.filename or 'the gateway'}: {error.strerror}")
     return 2
@@ -353,16 +359,14 @@ def _check_config(path: str) -> None:
 
 def _check_gateway(url: str) -> None:
     """Raise `click.UsageError` unless a gateway answers at *url*."""
-    place = url.partition("://")[2].partition("/")[0]
-    host, _, port = place.partition(":")
-    answer = b""
-    with (
-        suppress(OSError, ValueError),
-        socket.create_connection((host, int(port or 80)), 2) as line,
-    ):
-        line.sendall(f"GET /refold/ready HTTP/1.1\r\nhost: {place}\r\n\r\n".encode())
-        answer = line.recv(64)
-    if b" 200 " not in answer:
+    http, status = import_module("http.client"), 0
+    with suppress(OSError, LookupError, ValueError, http.HTTPException):
+        parts = urlsplit(url)
+        kind = {"http": http.HTTPConnection, "https": http.HTTPSConnection}[parts.scheme]
+        with closing(kind(parts.hostname, parts.port, timeout=2)) as connection:
+            connection.request("GET", f"{parts.path.rstrip('/')}/refold/ready")
+            status = connection.getresponse().status
+    if status != 200:
         raise click.UsageError(f"no gateway of Refold answers at {url}")
 
 

@@ -1,21 +1,17 @@
 """The client to upstreams, on raw sockets: response framing and connection reuse."""
 
 import asyncio
-import datetime as dt
-import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from refold.gateway.exchange import HTTPException
 from refold.gateway.http import client as clients
 from refold.gateway.http.client import BUFFER_BYTES, READ_BYTES, BrokenError, HTTPClient, Response
 from refold.gateway.http.request import UpstreamRequest
 from refold.gateway.settings import Limits, Upstream
+from tests.support.certificates import write_certificate
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -394,27 +390,7 @@ def test_a_header_value_with_a_line_break_or_nul_is_refused(value: bytes) -> Non
 @pytest.fixture
 def certificate_file(tmp_path, monkeypatch):
     """Create a certificate for this machine that is trusted during the test."""
-    key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(1))
-        .not_valid_after(now + dt.timedelta(1))
-        .add_extension(names, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    file = tmp_path / "both.pem"
-    plain = serialization.NoEncryption()
-    file.write_bytes(
-        certificate.public_bytes(pem)
-        + key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, plain)
-    )
+    file = write_certificate(tmp_path / "both.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     clients._tls_context.cache_clear()
     yield file
