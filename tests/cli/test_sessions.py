@@ -466,6 +466,20 @@ def test_output_is_paged_on_a_terminal_but_not_in_a_pipe(file, tmp_path, options
     assert not (tmp_path / "paged").exists()
 
 
+def test_ctrl_c_does_not_leave_the_pager_alone_on_the_terminal(file, tmp_path) -> None:
+    script = tmp_path / "pager"
+    script.write_text(
+        f"#!/bin/sh\ncat > /dev/null\nkill -INT $PPID\nsleep 0.5\ntouch {tmp_path}/left\n"
+    )
+    script.chmod(0o700)
+    run_on_terminal(["view", file], PAGER=str(script))
+    assert (tmp_path / "left").exists()
+
+
+def test_a_pager_with_an_open_quote_is_not_used(file) -> None:
+    assert b"Europe/Berlin" in run_on_terminal(["view", file], PAGER="less -P'Rest")
+
+
 @pytest.mark.parametrize(
     ("text", "width"), [("修复登录页面", 7), ("abc def", 5), ("", 3), ("订单", 4)]
 )

@@ -114,8 +114,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def bar(part: float, whole: float, width: int) -> str:
-    """Return a bar of *part*'s share of *whole*, where *width* cells are all of it. A positive part
-    is at least an eighth of a cell."""
+    """Return a bar of *part*'s share of *whole*, which is *width* cells; a sliver if it is tiny."""
     eighths = round(8 * width * part / whole) if whole > 0 else 0
     full, rest = divmod(max(eighths, int(part > 0)), 8)
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
@@ -233,22 +232,24 @@ def _join_lines(lines: Iterator[Any]) -> Lines:
 
 def page(lines: Iterable[RenderableType]) -> None:
     """Print lines through $PAGER, like git: only on a terminal, and only if they fill it."""
-    console, command = out(), shlex.split(os.environ.get("PAGER", "less"))
-    if not console.is_terminal or command in ([], ["cat"]):
+    console, command = out(), os.environ.get("PAGER", "less").strip()
+    if not console.is_terminal or command in ("", "cat"):
         print_lines(lines, console)
         return
+    environment = {"LESS": "FRX", **os.environ}
     try:
         pager = subprocess.Popen(  # noqa: S603 - the user chooses the pager
-            command, stdin=subprocess.PIPE, encoding="utf-8", env={"LESS": "FRX", **os.environ}
+            shlex.split(command), stdin=subprocess.PIPE, encoding="utf-8", env=environment
         )
-    except OSError:
+    except (OSError, ValueError):  # no such program, or a quote is open
         print_lines(lines, console)
         return
     console.file = pager.stdin or sys.stdout
-    with suppress(BrokenPipeError, SystemExit):  # the user may quit the pager
+    with suppress(BrokenPipeError, KeyboardInterrupt, SystemExit):  # the user may quit the pager
         print_lines(lines, console)
-    with suppress(BrokenPipeError):
-        pager.communicate()
+    while pager.poll() is None:
+        with suppress(BrokenPipeError, KeyboardInterrupt):  # Ctrl-C is the pager's: it stays
+            pager.communicate()
 
 
 MIN_COLUMN_WIDTH = 8
