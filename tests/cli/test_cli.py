@@ -190,6 +190,13 @@ def test_stats_shows_a_bar_per_role_tool_and_part(file) -> None:
         assert word in out
 
 
+def test_tool_results_are_not_counted_as_text_of_people(file) -> None:
+    session = refold("stats", file, "--json").json["sessions"][0]
+    tokens = {row["name"]: row["tokens"] for row in session["by_speaker"]}
+    (results,) = (row["tokens"] for row in session["by_part"] if row["name"] == "result")
+    assert results <= tokens["tools"] and tokens["people"] < results / 10
+
+
 def test_stats_add_up(file) -> None:
     session = refold("stats", file, "--json").json["sessions"][0]
     assert (

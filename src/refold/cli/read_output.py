@@ -41,7 +41,7 @@ from refold.core.view_lines import (
 )
 from refold.edits import Edit
 from refold.gateway.ledger.accounting import read_bill
-from refold.messages import Text
+from refold.messages import Text, ToolResult
 from refold.retrieval import Hit
 from refold.retrieval.search import word_pattern
 from refold.rules.rule import Violation
@@ -305,15 +305,19 @@ def _count_speakers(view: View, shares: Breakdown) -> dict[str, int]:
     """Return tokens by speaker. Text of people is separated from tool results that clients send in
     the same role. The total is that of the roles."""
     counts, count = Tally[str](), part_counter(view.profile.count)
-    for message, spoken in zip(view.messages, segment_messages(view.messages), strict=True):
+    segmented = segment_messages(view.messages)
+    for message, size, spoken in zip(view.messages, shares.messages, segmented, strict=True):
         if message.role not in ("assistant", "system"):
+            texts = Tally[str]()
             for segment in spoken:
-                counts[VOICES[segment.voice]] += count(Text(segment.text))
+                texts[VOICES[segment.voice]] += count(Text(segment.text))
+            has_results = any(isinstance(part, ToolResult) for part in message.parts)
+            rest = "tools" if has_results else "people"  # results, media and message overhead
+            texts[rest] += max(0, size - texts.total())
+            counts.update(texts)
     fixed = (("system prompt", "system"), ("definitions of tools", "tools"), ("agent", "assistant"))
     for name, role in fixed:
         counts[name] = shares.roles.get(role, 0)
-    rest = "tools" if counts["tools"] else "people"  # media and message overhead
-    counts[rest] += max(0, shares.total - counts.total())
     return {name: count for name, count in counts.most_common() if count}
 
 
