@@ -102,6 +102,14 @@ def test_clipped_and_repeated_results_can_be_unfolded_and_recalled(client) -> No
     assert client.path.read_bytes() == before
 
 
+def test_a_result_that_the_client_shortened_is_shown_again_in_any_alphabet(client) -> None:
+    text = "".join(f"{n:04} 修复登录页面\n" for n in range(300))
+    client.run("ls", text)
+    whole, half = (json.dumps(words)[1:-1] for words in (text, text[: len(text) // 2]))
+    client.path.write_text(client.path.read_text().replace(whole, half))
+    assert client.run("ls", text) == text
+
+
 def test_edits_of_the_hook_can_be_reverted_like_any_other(client) -> None:
     client.run("make", LONG)
     client.say("assistant", [{"type": "text", "text": "It is built."}])

@@ -157,7 +157,7 @@ def _find_shown(transcript: str, key: str, texts: Sequence[str]) -> str:
         data.readline()  # skip the incomplete first line
     session = import_module("refold.session_files").read_bytes(data.read(), transcript)
     sizes = {
-        block.get("tool_use_id"): len(json.dumps(block.get("content")))
+        block.get("tool_use_id"): len(json.dumps(block.get("content"), ensure_ascii=False))
         for entry in session.effective
         if isinstance(entry["content"], list)
         for block in entry["content"]
