@@ -58,7 +58,10 @@ def stats(inputs: Inputs, largest: int) -> None:
 
 
 MESSAGE = option(
-    "--message only", "N", "Show only message #N, counted from 0.", type=click.IntRange(min=0)
+    "--message only",
+    "N",
+    "Show only message #N, counted from 0, or what hides it.",
+    type=click.IntRange(min=0),
 )
 REQUEST = option(
     "--request",
