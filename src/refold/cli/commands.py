@@ -217,7 +217,7 @@ def _picture(rows: Sequence[sessions.SessionEntry], at: int, width: int, height:
 @click.command("hook", epilog="The plugin in integrations/claude-code calls this command.")
 @click.argument("event", type=click.Choice(list(hook.EVENTS)))
 def hook_command(event: str) -> int:
-    """Answer a hook event of Claude Code, given as JSON on standard input.
+    """Answer a hook of Claude Code, read as JSON from standard input.
 
     post-tool-use shortens a long tool result, and replaces a repeated one by a reference to the
     first; `refold recall` and `refold unfold` find what it leaves out. pre-compact keeps a copy of

@@ -245,7 +245,7 @@ _LEFT_TO_CLIENT = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if ha
 @option(
     "--port",
     "N",
-    "Port of the gateway. Default: any free port.",
+    "Port of the gateway. Default: a free port.",
     type=click.IntRange(0, 65_535),
     default=0,
 )
