@@ -107,6 +107,7 @@ def test_claude_on_a_cloud_is_refused_since_its_requests_pass_no_gateway(
         ("", '{"tokens": {}}', "openai_base_url", "https://api.openai.com/v1"),
         ("", '{"tokens": {"id_token": "t"}}', "openai_base_url", "https://chatgpt.com/backend-api/codex"),
         (f'openai_base_url = "{OWN}"', "{}", "openai_base_url", OWN),
+        (f'profile = "p"\n[profiles.p]\nmodel_provider = "own"\n[model_providers.own]\nbase_url = "{OWN}"', "{}", "model_providers.own.base_url", OWN),
         (f'model_provider = "own"\n[model_providers.own]\nbase_url = "{OWN}"', "{}", "model_providers.own.base_url", OWN),
     ],
 )  # fmt: skip

@@ -225,7 +225,8 @@ def _prepare_codex(start: LaunchContext) -> AgentSettings:
     Other providers have theirs in config.toml."""
     place = start.place("CODEX_HOME", ".codex")
     config = read_toml(place / "config.toml")
-    name = text_at(config, "model_provider") or "openai"
+    profile = object_at(config, "profiles", text_at(config, "profile"))
+    name = text_at(profile, "model_provider") or text_at(config, "model_provider") or "openai"
     if url := dig(config, "model_providers", name, "base_url"):
         key = f"model_providers.{name}.base_url"
     elif name == "openai":
