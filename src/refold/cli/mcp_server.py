@@ -57,20 +57,22 @@ def _with_reasons(tool: Callable[..., str], failure: type[Exception]) -> Callabl
 
 
 def recall(query: str, session: str = "", limit: int = 10) -> str:
-    """Search what compaction hides in a session. Each hit names the edit that hides it."""
+    """Search what compaction hides in a session: a file or an id, by default the latest of the
+    working directory. Return at most *limit* hits, each with the edit that hides it."""
     most = max(1, limit)
     return dump(json_output.hits(*find_hits(_open(session), query, most + 1), most))
 
 
 def unfold(edit: str, session: str = "") -> str:
     """Return word for word what an edit hides. *edit* is a prefix of its id, or the id of a call
-    whose result is hidden."""
+    whose result is hidden. *session* is as in recall."""
     edited = with_client_compactions(_open(session))
     return dump(json_output.unfold(edited, *find_edits(edited.view, [edit])))
 
 
 def stats(session: str = "") -> str:
-    """Return the tokens of a session, unedited and as its edits show it."""
+    """Return the tokens of a session, unedited and as its edits show it. *session* is as in
+    recall."""
     edited = _open(session)
     view = edited.view
     counts = {"unedited": view.tokens_unedited, "sent": view.tokens, "edits": len(view.edits)}
@@ -78,7 +80,8 @@ def stats(session: str = "") -> str:
 
 
 def preview(to: int, session: str = "") -> str:
-    """Show what compacting a session to *to* tokens would do. Nothing is kept."""
+    """Show what compacting a session to *to* tokens would do. Nothing is kept. *session* is as in
+    recall."""
     options = CompactOptions(to=token_count(str(to)), dry_run=True)
     return dump(
         json_output.compaction(compact_session(_open(session), options, ModelOptions(), None))
