@@ -235,7 +235,7 @@ _SESSION_OPTIONS = (
 def group_options(
     name: str, record: type[Any], options: Iterable[Option], **settings: Any
 ) -> Option:
-    """Return a decorator that adds *options* to a command, which gets them as one argument *name*: a
+    """Return a decorator that adds *options* to a command. It gets them as one argument *name*: a
     *record* made from their values and from *settings*."""
     names = {field.name for field in fields(record)}
 
