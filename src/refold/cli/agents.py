@@ -128,7 +128,7 @@ class AgentSettings:
 # --- files of agents ------------------------------------------------------------------------------
 
 _STRING = r'("(?:[^"\\\n]|\\.)*"?)'
-_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?")
+_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*[^*]*+(?:\*(?!/)[^*]*+)*(?:\*/)?")
 _TRAILING_COMMA = re.compile(_STRING + r"|,(?=\s*+[}\]])")
 
 
