@@ -46,7 +46,8 @@ from refold.text.json_values import (
 
 
 def find_broken_calls(request: Request) -> Iterator[Fault]:
-    """Report calls whose results do not come first in the next user message (AN-1)."""
+    """Report calls without a result first in the message after their turn, and ids that a turn
+    repeats (AN-1)."""
     yield from find_call_faults(request.pairing, request.misplaced_pairs)
     yield from find_repeated_ids(request)
     ends, messages = request.turn_ends, request.messages
@@ -59,7 +60,7 @@ def find_broken_calls(request: Request) -> Iterator[Fault]:
 
 
 def _first_other_part(message: Message) -> int:
-    """Return the index of the first part that is not a result."""
+    """Return the index of the first part that is not a result; the number of parts if all are."""
     positions = (n for n, part in enumerate(message.parts) if not is_result(part))
     return next(positions, len(message.parts))
 
@@ -72,7 +73,7 @@ def settle_results(broken: BrokenRequest) -> RepairedEntries:
 def find_broken_results(request: Request) -> Iterator[Fault]:
     """Report second results, and results without a call in the assistant turn before them (AN-2).
 
-    In a continued message thread the server holds the calls. The cuts are those of AN-1.
+    In a continued message thread the server may hold that call. The cuts are those of AN-1.
     """
     yield from find_result_faults(request.pairing, is_continued=_is_continued(request.body))
     for _, (at, _, id) in request.misplaced_pairs:
@@ -90,7 +91,7 @@ def return_results(broken: BrokenRequest) -> RepairedEntries:
 
 
 def drop_results(broken: BrokenRequest) -> RepairedEntries:
-    """Remove second results, and results without a call (AN-2)."""
+    """Remove second results, and results without a call unless the server may hold it (AN-2)."""
     is_continued = _is_continued(broken.body)
     return take_out_unpaired(broken, broken.request.pairing, "a result", is_continued=is_continued)
 
@@ -404,7 +405,8 @@ def find_wrong_summaries(request: Request) -> Iterator[Fault]:
 def find_lost_citations(request: Request) -> Iterator[Fault]:
     """Report texts that cite a web search whose results are missing (AN-WS).
 
-    Nothing is reported if the server may hold them, in a compaction block or as input of its code.
+    Nothing is reported if the server may hold them: in a continued message thread, in a compaction
+    block or as input of its code.
     """
     kinds = {part.kind for m in request.messages for part in m.parts if isinstance(part, Opaque)}
     if _is_continued(request.body) or not kinds.isdisjoint(_READERS):

@@ -39,8 +39,8 @@ _MODEL = re.compile(r"claude-(?:([a-z]+)-)?(\d+)(?:[-.](\d{1,2})(?!\d))?(?:-([a-
 def thinking_kind(model: Any) -> Literal["loop", "bound", "unsure"]:
     """Return the value of `Rules.thinking` for a Claude model.
 
-    A model not known to be older binds thinking (AN-7). Without a name it may be either (AN-6,
-    AN-7).
+    It is `loop` for an older one (AN-6), `bound` for any other name (AN-7), `unsure` without a
+    name.
     """
     if not isinstance(model, str) or not model:
         return "unsure"
@@ -140,7 +140,7 @@ def find_unbound_thinking(before: Request, after: Request) -> Iterator[Fault]:
 
 
 def _is_refused(before: Request, after: Request) -> bool:
-    """Return whether the API refuses a request that fails its check.
+    """Return whether the API certainly refuses a request whose thinking fails its check.
 
     It does not if asked to drop the block. It may not if the model has changed: thinking that a
     model cannot read is dropped.
@@ -211,7 +211,7 @@ def find_thinking_gaps(before: Request, after: Request) -> Iterator[Fault]:
 
 
 def find_changed_thinking(before: Request, after: Request) -> Iterator[Fault]:
-    """Report thinking of the latest turn that was changed during tool calls (AN-6).
+    """Report thinking of the latest turn that was changed or removed while tools are called (AN-6).
 
     It applies if thinking is enabled, to models that do not bind thinking (`loop`).
     """
@@ -269,7 +269,8 @@ _REASONING = ("OA-3", "OA-4", "OA-5")
 
 
 def rules_behind(body: Body, rules: Rules) -> Rules:
-    """Return the *rules* of another vendor's API, adapted to the model that *body* names.
+    """Return the *rules* of another vendor's API, with those of Claude's thinking if *body* names a
+    Claude model, else unchanged.
 
     Frameworks and gateways convert Claude's messages to that API's format, but their thinking
     follows the rules of Claude's own API.

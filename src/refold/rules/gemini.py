@@ -79,10 +79,8 @@ def _join_turns(
 
 
 def find_broken_responses(request: Request) -> Iterator[Fault]:
-    """Report responses that differ in number or order from the calls of the turn before (GE-2).
-
-    Only their order tells which call each answers.
-    """
+    """Report responses that differ in number or order from the calls of the turn before, and ids
+    that a turn repeats (GE-2). Without ids only the order tells which call each answers."""
     yield from find_call_faults(request.pairing, request.misplaced_pairs)
     yield from _find_disorder(request)
     yield from find_result_faults(request.pairing)
@@ -123,7 +121,7 @@ def join_pairs(request: Request) -> Iterator[tuple[int, int]]:
 
 
 def join_answered_turns(broken: BrokenRequest) -> RepairedEntries:
-    """Merge model turns before a response, so that the ids are assigned again (GE-2)."""
+    """Merge a model turn into the turn of calls before it; ids are then assigned again (GE-2)."""
     return _join_turns(broken, lambda before, _: bool(before.calls))
 
 

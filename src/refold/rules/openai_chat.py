@@ -69,7 +69,8 @@ def _find_misplaced(request: Request, pairs: Iterable[Pair]) -> Iterator[Pair]:
 
 
 def tool_runs(messages: Sequence[Message]) -> list[int]:
-    """Return for each message where its run of tool messages begins."""
+    """Return for each message where its run of tool messages begins; its own position for
+    others."""
     starts, start = [], 0
     for at, message in enumerate(messages):
         if message.role != "tool" or at == 0 or messages[at - 1].role != "tool":
@@ -92,8 +93,8 @@ def find_missing_ids(request: Request) -> Iterator[Fault]:
 def give_ids(broken: BrokenRequest) -> RepairedEntries:
     """Give calls an id made from their position, and results the id of their call (DS-2).
 
-    A result answers an unanswered call of the message before: the first of its tool, else the
-    first.
+    A result answers an unanswered call of the message before its run of tool messages: the first
+    of its tool, else the first.
     """
     out, notes = list(broken.entries), list[Note]()
     results = {id for message in broken.messages for id in message.results}

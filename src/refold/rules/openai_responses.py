@@ -81,7 +81,7 @@ def _is_elsewhere(request: Request) -> bool:
 
 
 def return_outputs(broken: BrokenRequest) -> RepairedEntries:
-    """Move outputs that precede their call behind it (OA-2)."""
+    """Move outputs that precede their call behind it, unless the server may hold it (OA-2)."""
     return (broken.entries, ()) if _is_elsewhere(broken.request) else bring_back_entries(broken)
 
 
@@ -94,7 +94,7 @@ def drop_calls(broken: BrokenRequest) -> RepairedEntries:
 
 
 def drop_outputs(broken: BrokenRequest) -> RepairedEntries:
-    """Remove second outputs, and outputs without a call (OA-2)."""
+    """Remove second outputs, and outputs without a call unless the server may hold it (OA-2)."""
     pairing, is_continued = broken.request.full_pairing, _is_elsewhere(broken.request)
     return take_out_unpaired(broken, pairing, "an output", is_continued=is_continued)
 
@@ -120,7 +120,7 @@ def _leads_on(messages: Sequence[Message], at: int) -> bool:
 
 
 def find_lone_reasoning(request: Request) -> Iterator[Fault]:
-    """Report reasoning not followed by an item of the model (OA-3)."""
+    """Report reasoning that something else than an item of the model follows (OA-3)."""
     for at in _reasoning(request.messages):
         if not _leads_on(request.messages, at):
             text = "reasoning is not followed by the message or call that it led to"
@@ -128,13 +128,13 @@ def find_lone_reasoning(request: Request) -> Iterator[Fault]:
 
 
 def join_followers(request: Request) -> Iterator[tuple[int, int]]:
-    """Yield pairs not to be cut apart: reasoning and the message or call after it (OA-3)."""
+    """Keep reasoning with the message or call after it (OA-3). At the end, no cut is behind it."""
     positions = _reasoning(request.messages)
     return ((at, at + 1) for at in positions if _leads_on(request.messages, at))
 
 
 def drop_lone_reasoning(broken: BrokenRequest) -> RepairedEntries:
-    """Remove reasoning not followed by an item of the model (OA-3)."""
+    """Remove reasoning that something else than an item of the model follows (OA-3)."""
     spots = (
         Spot(fault.at, part, fault.subject)
         for fault in find_lone_reasoning(broken.request)
@@ -182,7 +182,8 @@ def find_lost_reasoning(before: Request, after: Request) -> Iterator[Fault]:
 
 
 def _companions(request: Request) -> dict[str, frozenset[str]]:
-    """Map the id of each call or other item to the names of the reasoning before it in its turn."""
+    """Map the id of each call or other item to the name of the latest reasoning in its turn up to
+    it, if any."""
     companions, last = dict[str, frozenset[str]](), frozenset[str]()
     for at, message in enumerate(request.messages):
         if message.role != "assistant":

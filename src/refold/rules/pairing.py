@@ -75,7 +75,7 @@ def pair_calls(messages: Sequence[Message], kind: Kind = any_ids, *, turns: bool
     """Match each result with the latest call before it that has its id and no result yet.
 
     If all calls with its id have results, it is a second result of the latest one. *turns*: whether
-    calls may be answered after the whole assistant turn, not only after their message.
+    open calls of the whole last assistant turn are pending, not only those of its last message.
     """
     waiting: dict[str, list[Spot]] = {}
     latest: dict[str, Spot] = {}
@@ -111,7 +111,8 @@ def pair_calls(messages: Sequence[Message], kind: Kind = any_ids, *, turns: bool
 
 
 def caller_of(part: Part) -> str | None:
-    """Return the id of the call whose program made this call; None if the model made it."""
+    """Return the id of the call whose program made this call; None if the model made it, or if
+    *part* is no call."""
     if isinstance(part, Opaque) and part.opens and '"caller"' in part.json:
         caller = object_at(parse_or_none(part.json), "caller")
         return text_at(caller, "caller_id") or text_at(caller, "tool_id") or None
@@ -123,10 +124,8 @@ _CALLS_AND_RESULTS = frozenset({ToolCall, ToolResult, Opaque})
 
 
 def with_strays(messages: Sequence[Message], pairing: Pairing, ends: Sequence[int]) -> Pairing:
-    """Match stray results with open calls: those before their call or known only by tool name.
-
-    *ends* is the result of `turn_ends`.
-    """
+    """Return *pairing* with open calls matched to stray results: to those that precede their call
+    or are known only by the tool's name. *ends* is the result of `turn_ends`."""
     waiting = {*pairing.unanswered, *pairing.pending}
     if not waiting or not pairing.orphans:
         return pairing
@@ -180,10 +179,8 @@ def _namesake(
 
 
 def find_open_turn(messages: Sequence[Message], *, turns: bool = True) -> int:
-    """Return where the last assistant turn or message begins, if only results follow it.
-
-    Calls from there on may still be answered.
-    """
+    """Return where the last assistant turn, or without *turns* its last message, begins if only
+    results follow it; else a position behind all calls. Calls from there on are pending."""
     at = len(messages)
     while at and answers_only(messages[at - 1]):
         at -= 1
@@ -205,8 +202,8 @@ def _speaks(message: Message) -> bool:
 
 
 def turn_ends(messages: Sequence[Message]) -> list[int]:
-    """Return for each message the end of the assistant turn that it is in or precedes: the position
-    where the answers to its calls belong."""
+    """Return for each message the position of the next one that is not the assistant's, where the
+    answers to its calls belong; the number of messages if there is none."""
     ends, end = [0] * len(messages), len(messages)
     for at in range(len(messages) - 1, -1, -1):
         ends[at] = end

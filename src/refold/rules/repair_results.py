@@ -39,8 +39,8 @@ AnswersByPlace = Mapping[int, Sequence[CallAnswer]]
 
 
 def settle_entries(broken: BrokenRequest, pairing: Pairing, at: Iterable[int]) -> RepairedEntries:
-    """Put the answers to the calls of the messages *at* directly after each, in the order of the
-    calls."""
+    """Put the results, or placeholders, of the calls of each of the messages *at* directly after
+    it, in the order of the calls."""
     results, concerned = dict(pairing.pairs), set(at)
     answers = defaultdict[int, list[CallAnswer]](list)
     for call in sorted((*results, *pairing.unanswered)):
@@ -115,7 +115,8 @@ def settle_blocks(broken: BrokenRequest, at: Iterable[int]) -> RepairedEntries:
 
 
 def move_stray_results(broken: BrokenRequest) -> RepairedEntries:
-    """Move results that are before their call, or far behind it, to their place."""
+    """Move results that precede their call, or are known only by the tool's name, to their
+    place."""
     orphans = set(broken.request.pairing.orphans)
     positions = [call.at for call, result in _pair_strays(broken).pairs if result in orphans]
     return settle_blocks(broken, positions) if positions else (broken.entries, ())

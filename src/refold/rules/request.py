@@ -100,7 +100,8 @@ def find_result_faults(pairing: Pairing, *, is_continued: bool = False) -> Itera
 
 
 def find_role_faults(request: Request, roles: Collection[str]) -> Iterator[Fault]:
-    """Report a first message of the assistant, and roles that are not in *roles*."""
+    """Report a first message of the assistant, unless it begins with a compaction block, and roles
+    that are not in *roles*."""
     first = request.messages[:1]
     if first and first[0].role == "assistant" and not may_open(first):
         yield Fault(0, "the first message is the assistant's, not the user's", "first")
@@ -110,8 +111,7 @@ def find_role_faults(request: Request, roles: Collection[str]) -> Iterator[Fault
 
 
 def may_open(messages: Sequence[Message]) -> bool:
-    """Return whether a conversation may begin with these messages: with the user or a compaction
-    block."""
+    """Return whether the first of these is the user's, or begins with a compaction block."""
     return any(
         message.role == "user"
         or any(isinstance(part, Opaque) and part.kind == "compaction" for part in message.parts[:1])

@@ -84,7 +84,7 @@ class Rules:
         return self.thinking in ("bound", "unsure", "free")
 
     def check(self, messages: Sequence[Message], body: Body | None = None) -> tuple[Violation, ...]:
-        """Return all violations, ordered by position."""
+        """Return all violations of the rules for a single request, ordered by position."""
         request = Request(messages, body or {})
         return sort_violations(
             Violation(rule.id, *fault) for rule in self.rules for fault in rule.find_faults(request)
@@ -100,19 +100,19 @@ class Rules:
         )
 
     def cuts(self, messages: Sequence[Message]) -> frozenset[int]:
-        """Return the positions at which *messages* may be cut."""
+        """Return the positions, from 0 to their number, at which *messages* may be cut."""
         request = Request(messages)
         joined = (pair for rule in self.rules if rule.join for pair in rule.join(request))
         return compute_cuts(len(messages), joined)
 
 
 def sort_violations(violations: Iterable[Violation]) -> tuple[Violation, ...]:
-    """Sort violations by position."""
+    """Sort violations by position, then by rule."""
     return tuple(sorted(violations, key=lambda v: (v.at, v.rule)))
 
 
 def compute_cuts(length: int, joined: Iterable[tuple[int, int]]) -> frozenset[int]:
-    """Return the cuts from 0 to *length* that split no pair (i, j): not in i+1 to j."""
+    """Return the cuts from 0 to *length*, except those from i+1 to j for each pair (i, j)."""
     depth = [0] * (length + 2)
     for start, stop in joined:
         depth[start + 1] += 1
@@ -149,7 +149,7 @@ class RepairedEntry:
 
 
 class Note(NamedTuple):
-    """Log line of a repair: the position of the entry and what was done, in one sentence."""
+    """Log line of a repair: the entry's original position and what was done, in one sentence."""
 
     at: int
     text: str
@@ -211,7 +211,7 @@ def to_entries(messages: Iterable[Message]) -> list[RepairedEntry]:
 
 
 def join(first: RepairedEntry, second: RepairedEntry) -> RepairedEntry:
-    """Merge two neighbouring entries; an empty one adds nothing."""
+    """Merge two neighbouring entries. If one is empty, return the other."""
     if not (first.refs and second.refs):
         return first if first.refs else second
     parts = (*first.message.parts, *second.message.parts)
@@ -225,9 +225,9 @@ def remove(
 ) -> list[RepairedEntry]:
     """Return the entries without the parts in *gone*, which maps entry to part indexes.
 
-    Entries left empty are removed, and their neighbours merged if roles alternate. The first entry
-    stays if the conversation would otherwise be empty or begin with the assistant: as text if
-    *as_text*, else unchanged.
+    Entries left empty are removed, and their neighbours merged if roles alternate. The first one of
+    the user stays if the conversation would otherwise be empty or, if roles alternate, begin with
+    the assistant: as text if *as_text*, else unchanged. If nothing is left, nothing is removed.
     """
     entries = broken.entries
     remaining = [_without(entry, gone.get(at)) for at, entry in enumerate(entries)]
@@ -281,7 +281,7 @@ def _as_text(entry: RepairedEntry) -> RepairedEntry:
 
 
 def remove_spots(broken: BrokenRequest, spots: Iterable[Spot], name: str) -> RepairedEntries:
-    """Remove the calls or results at *spots*, which the notes call *name*; other parts stay."""
+    """Remove the parts at *spots*, which the notes call *name*; other parts stay."""
     gone, notes = defaultdict[int, set[int]](set), list[Note]()
     for spot in sorted(spots):
         gone[spot.at].add(spot.part)
