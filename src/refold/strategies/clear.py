@@ -76,10 +76,10 @@ class ClearToolResults:
     Results are left alone if they were fetched again after an edit had hidden them, belong to the
     newest *keep* tool groups (one step of the model with all its calls) or the newest groups with
     up to *keep_tokens* tokens of output, were not read by the model yet, come from tools named in
-    *protect*, refer to tools, have fewer than *min_tokens* tokens, or would not get smaller.
-    Nothing is done unless at least *at_least* tokens can be reclaimed. Messages before a summary
-    and cleared results are not touched. *media* says whether images and documents in a result are
-    dropped with its text.
+    *protect*, refer to tools, have fewer than *min_tokens* tokens before any edit, or would not get
+    smaller. Nothing is done unless at least *at_least* tokens can be reclaimed. Messages before a
+    summary and cleared results are not touched. *media* says whether images and documents in a
+    result are dropped with its text.
 
     The oldest results go first, or with a *scorer* the least important (docs/strategies.md), but
     results that refer to an older one always go before it. *stub* returns a custom text. Raises
@@ -143,8 +143,8 @@ class ClearToolResults:
     def _newest_to_keep(
         self, view: View, groups: list[ToolGroup], slots: dict[int, MessageSlot]
     ) -> int:
-        """Return the number of newest groups to keep: *keep*, or as many as hold *keep_tokens*
-        tokens of results that are neither protected nor cleared."""
+        """Return the number of newest groups to keep: *keep*, or if more, as many as hold at most
+        *keep_tokens* tokens of results that are neither protected nor cleared."""
         count, tokens = 0, 0
         for group in reversed(with_results(groups)) if self.keep_tokens else ():
             for pair in group:
@@ -240,7 +240,7 @@ def _failure(result: ToolResult) -> list[str]:
 # --- arguments ------------------------------------------------------------------------------------
 
 DEFAULT_LONGER_THAN = 200
-"""Characters from which a string argument is long. Paths and most commands are shorter."""
+"""Characters above which a string argument is long. Paths and most commands are shorter."""
 OPENING = 80
 """Characters kept from the beginning of a long string, on one line."""
 STRING = re.compile(r'(?<!\\)("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?', re.DOTALL)
@@ -255,8 +255,8 @@ class ClearToolInputs:
     arguments and their spelling do not change, and the arguments remain a valid JSON object.
     Strings of more than *longer_than* characters are long. The newest *keep* tool groups are left
     alone, and so are open calls, calls whose results the model has not read, calls of tools named
-    in *protect*, and calls of fewer than *min_tokens* tokens. Arguments that are not JSON become an
-    object with one field, `input`.
+    in *protect*, and calls of fewer than *min_tokens* tokens. Arguments that are no JSON object
+    become one with the field `input`.
 
     The oldest calls go first, or with a *scorer* the least important (docs/strategies.md). Raises
     ValueError for negative numbers.
@@ -345,12 +345,12 @@ def _is_object(arguments: str) -> bool:
 class ClearThinking:
     """Remove the thinking of all but the newest *keep* steps of the model that have some.
 
-    A step is everything that the model says between two inputs. Thinking is removed from the oldest
-    step on without a gap, as providers that sign thinking require (AN-10), and never from the
-    latest turn, everything since the last user request (AN-6). Nothing is done if the rules fix
-    thinking in its place (OA-4, GE-3, DS-1), nor to unsigned thinking if no model is named. A
-    message with nothing but thinking is hidden if the rules allow a cut on both sides. Raises
-    ValueError for a negative *keep*.
+    A step is everything that the model says between two inputs. Unless the rules leave thinking
+    free and none is signed, it is removed from the oldest step on without a gap, as providers that
+    sign thinking require (AN-10), and never from the latest turn, everything since the last user
+    request (AN-6). Nothing is done if the rules fix thinking in its place (OA-4, GE-3, DS-1), nor
+    to unsigned thinking if no model is named. A message with nothing but thinking is hidden if the
+    rules allow a cut on both sides. Raises ValueError for a negative *keep*.
     """
 
     keep: int = 1
@@ -377,7 +377,7 @@ class ClearThinking:
                 return
 
     def _first_kept(self, view: View, thinking: list[MessageSlot], *, free: bool) -> int:
-        """Return the first position whose thinking is kept."""
+        """Return the first position whose thinking is kept; the number of messages if none is."""
         messages = view.transcript.messages
         steps: list[int] = []
         for before, slot in zip([None, *thinking], thinking, strict=False):

@@ -155,8 +155,8 @@ class OutlineResults:
 
     Only *kinds* are outlined. Other results longer than *rest* characters are clipped as by
     `ClipResults`. An outline is never longer than head and tail would be, in characters or tokens.
-    *version* changes when equal settings would show something else. Raises ValueError for a limit
-    under 400 and unknown kinds.
+    *version* changes when equal settings would show something else. Raises ValueError for *limit*
+    or *rest* under 400 and unknown kinds.
     """
 
     limit: int = 8_000
@@ -308,7 +308,7 @@ def _find_repeated(
     new: list[ResultContent], view: View, since: int, back: int
 ) -> set[ResultContent]:
     """Return *new* if it may contain repeats, of one another or of the *back* messages before
-    *since*. Only the openings are compared, which suffices in most turns."""
+    *since*, else nothing. Only the openings are compared, which suffices in most turns."""
     openings = {_opening(content) for content in new}
     before = view.base.map_cached(_openings)[since - back : since] if back else ()
     is_new = len(openings) == len(new) and openings.isdisjoint(chain.from_iterable(before))
@@ -321,7 +321,7 @@ def _openings(message: Message) -> tuple[str, ...]:
 
 
 def _opening(content: ResultContent) -> str:
-    """Return the first text of a result."""
+    """Return the first text of a result; empty if it has none."""
     for item in content:
         if type(item) is Text:
             return item.text
@@ -341,8 +341,8 @@ class Copies:
         self._full: dict[tuple[ResultContent, CallKey], tuple[int, ToolCall]] = {}
 
     def find_earlier(self, at: int, result: ToolResult) -> ToolCall | None:
-        """Return the call with an equal result that is shown in full; without one, remember this
-        result. Calls are compared only if a content repeats."""
+        """Return the call with an equal result that is shown in full. If there is none, remember
+        this result and return None. Calls are compared only if a content repeats."""
         content = result.content
         if content not in self._first:
             self._first[content] = at, result.id
