@@ -141,8 +141,8 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def candidate_names(text: str) -> set[str]:
-    """Return the words of *text* that may be names. Words keep their first letter in tags
-    (`<exit_code>`), type arguments and after a backslash. Takes linear time."""
+    """Return the words of *text* that may be names, without the brackets, quotes and JSON escapes
+    around them; of a Windows path its folders and file. Takes linear time."""
     if "\\" in text:
         text = _BACKSLASHES.sub(_split_backslashes, text)
     if text.isascii():

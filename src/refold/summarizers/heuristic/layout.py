@@ -99,7 +99,7 @@ def add_count(text: str, times: int) -> str:
 
 
 def split_count(text: str) -> tuple[str, int]:
-    """Split the output of `add_count` into the request and its count."""
+    """Split the output of `add_count` into the request and its count, 1 if it has none."""
     match = _TIMES.search(text)
     return (text[: match.start()], int(match[1])) if match else (text, 1)
 
@@ -433,8 +433,8 @@ def _list_files(files: Sequence[tuple[str, str]], room: int) -> list[str]:
 
 
 def _root_of(paths: Sequence[str]) -> str:
-    """Return the folder shared by at least half of the paths, if all are absolute. Of several,
-    return the one whose removal shortens the paths most."""
+    """Return the folder, with its final separator, that at least half of the paths share if all are
+    absolute: of several the one whose removal shortens them most; empty if there is none."""
     if not all(map(is_absolute, paths)):
         return ""
     ends = ((path, end) for path in paths for end in [*_SEPARATOR.finditer(path)][2:])

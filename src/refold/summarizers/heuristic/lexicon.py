@@ -368,8 +368,8 @@ def find_topics(text: str) -> set[str]:
 
 
 def find_corrections(text: str, topics: AbstractSet[str] | None = None) -> Iterator[str]:
-    """Yield the first two sentences of a user's text if they take back a request. With *topics*,
-    yield only those about one of them."""
+    """Yield the first two sentences of a user's text, without questions, if the first takes back a
+    request. With *topics*, yield only those about one of them."""
     place, typed = split_marker(text)
     opening = list(islice(iter_sentences(read_typed(typed)), 2))
     if opening and CORRECTING.is_in(opening[0][: 2 * MAX_SENTENCE]):
@@ -417,8 +417,8 @@ def find_conclusions(text: str, *, final: bool, worked: bool = True) -> Iterator
 
 
 def find_decided(text: str, *, final: bool, worked: bool = True) -> list[tuple[float, str]]:
-    """Return the conclusions of an assistant's text. Of a text beside a call return only those with
-    the greatest weight, in order."""
+    """Return the conclusions of an assistant's text in order. Of a text beside a call return only
+    the `MOST_DECIDED` with the greatest weight."""
     weighed = list(find_conclusions(text, final=final, worked=worked))
     heaviest = nlargest(MOST_DECIDED, weighed)
     return weighed if final else [pair for pair in weighed if pair in heaviest]
@@ -480,7 +480,7 @@ def find_notes(text: str) -> Iterator[str]:
 
 
 def find_announced(text: str) -> str:
-    """Return the last step that a model announced beside a call, or an empty string."""
+    """Return the last sentence of a text that announces a step, or an empty string."""
     announced = [row for row in iter_sentences(text) if ANNOUNCING.is_in(row[:MAX_SENTENCE])]
     return one_line(announced[-1], 200) if announced else ""
 
@@ -495,8 +495,8 @@ def depends_on_context(sentence: str) -> bool:
 def weigh_conclusion(sentence: str, *, lead: str = "", worked: bool = True) -> float:
     """Return how much a sentence concludes: a point for each distinct cue that decides or, if the
     model *worked*, gives a reason for something named, and half a point for each of at most three
-    entities (paths, names, numbers, quotes). Announcing only the next step or, with the *lead*,
-    guessing costs 2. It is 0 without cues. In Japanese text Chinese cues do not count."""
+    entities (paths, names, numbers, quotes). Announcing the next step costs 2, and so does a guess,
+    also in the *lead*. It is 0 without cues. In Japanese text Chinese cues do not count."""
     head = _QUOTATION.sub("", sentence[: 2 * MAX_SENTENCE])
     words = _STRESS.sub("", _CODE.sub("", head))
     decides, reasons = DECIDING.find_all(words), REASONING.find_all(words) if worked else []

@@ -178,7 +178,8 @@ def file_effects(command: str, place: WorkingDir = UNKNOWN_SESSION_DIR) -> Itera
 
 
 def find_run(command: str, place: WorkingDir) -> Iterator[str]:
-    """Yield the programs and scripts that a command at *place* runs."""
+    """Yield the programs that a command at *place* runs; of an interpreter also the next words, one
+    of which is its script."""
     for words, here in place_commands(command[:MAX_COMMAND], [place]):
         names = words[:MOST_OPTIONS] if words and is_interpreter(words[0]) else words[:1]
         yield from map(here.name, names)
@@ -238,7 +239,8 @@ class CommandSpan(NamedTuple):
     rest: str = ""
     """The rest of the command after it."""
     rank: int = 0
-    """2 for a command that changes something, 1 for preparation and short printing scripts."""
+    """2 for a command that changes something, 1 for preparation, short printing scripts and checks,
+    0 if there is none."""
 
     @property
     def is_last(self) -> bool:

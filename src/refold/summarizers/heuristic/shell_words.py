@@ -145,7 +145,7 @@ _PATH = re.compile(r"(?:[^\s*?{}$()<>|;&\"'`=,!\\]|(?<![^/])\([\w.-]{1,50}\)(?=/
 
 
 def find_place(command: str, place: WorkingDir, program: str) -> WorkingDir:
-    """Return where a command that begins at *place* first runs a program."""
+    """Return where a command that begins at *place* first runs a program; *place* if never."""
     placed = place_commands(without_heredocs(command[:MAX_COMMAND]), [place])
     return next((here for words, here in placed if words[:1] == [program]), place)
 
@@ -176,7 +176,7 @@ def place_commands(command: str, places: list[WorkingDir]) -> Iterator[tuple[Wor
 
 
 def _find_target(words: Words) -> str:
-    """Return the target of `cd`, or `-` if it is unknown."""
+    """Return the target of `cd`, `-` if it is unknown, empty if it has none."""
     program, *targets = [word for word in words if word == "-" or not word.startswith("-")]
     return "-" if program == "popd" or len(targets) > 1 else "".join(targets)
 
@@ -350,7 +350,7 @@ def _spell_variables(command: str) -> str:
 
 
 def name_program(word: str) -> str:
-    """Return the name of a program without folder and `.exe`."""
+    """Return the name of a program in lower case, without folder and `.exe`."""
     return word.replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")
 
 
@@ -429,7 +429,7 @@ _NOTHING = frozenset({"-", "/dev/null", "$null", "NUL"})
 
 def find_program(words: Words) -> Words:
     """Return the words of a simple command from its program on, without redirections, variables and
-    shell keywords before it."""
+    shell keywords before it; empty if it runs none."""
     opened = max(
         (at for at, word in enumerate(words) if word == "{" or word[-2:] == "){"), default=-1
     )

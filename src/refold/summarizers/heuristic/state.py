@@ -123,7 +123,7 @@ class Failure(NamedTuple):
     call: str = ""
     """The command or the tool. Empty if nothing failed."""
     error: str = ""
-    """The error output, reduced to its main line at the end."""
+    """The error output; `read_state` reduces it to its main line in the end."""
     files: frozenset[str] = frozenset()
     """Files that the call was about."""
     since: int = 0
@@ -179,8 +179,9 @@ class State:
     faults: dict[str, list[str]] = field(default_factory=dict)
     """Sentences that name a fault, by the file or call that they name (`note_decision`)."""
     suspected: list[str] = field(default_factory=list)
+    """Sentences that name a fault, said beside calls of this turn since files were last changed."""
     mended: dict[str, None] = field(default_factory=dict)
-    """Those said beside calls: since files were last changed, and before that in this turn."""
+    """The same, said before files were last changed, so that their faults may be fixed."""
     changed: set[str] = field(default_factory=set)
     """Names of changed files, and names in replaced lines, since the latest request."""
     notes: list[str] = field(default_factory=list)
@@ -194,7 +195,7 @@ class State:
 
 
 def read_state(steps: Sequence[Step], earlier: State | None = None) -> State:
-    """Return the state after *steps*, which continue from the *earlier* state, in one pass."""
+    """Return the *earlier* state (the same object, changed), or a new one, after *steps*."""
     state, announcing, is_done, worked = earlier or State(), "", False, False
     answers = state.omitted + len(state.requests)  # in talk each request has one
     state.topics.update(*map(find_topics, state.constraints))
@@ -316,9 +317,8 @@ def _lend_rules(state: State, text: str) -> None:
 
 
 def _end_turn(state: State, request: str) -> None:
-    """Update the state when a *request* follows the end of a turn. Rules of commands end. If the
-    request answers nothing, the plan grows older, and failures left behind, faults fixed on the way
-    and conclusions that the request denies are dropped."""
+    """End the rules of commands if a *request* follows the end of a turn. If it is long and answers
+    nothing, age the plan and drop failures left behind, fixed faults and denied conclusions."""
     if state.answer:
         state.ended |= state.command_rules
         for rule in state.command_rules:

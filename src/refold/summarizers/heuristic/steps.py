@@ -321,7 +321,7 @@ def _iter_steps(messages: Sequence[Message], spoken: Segmented, folder: str) -> 
 
 
 def _find_spellings(files: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the absolute path of each relative one. Temporary files count last."""
+    """Map other spellings of files to the chosen one: absolute if there is one, temporary last."""
     states = defaultdict[str, set[str]](set)
     for path, state in files:
         states[path.rstrip("/")].add(state)
@@ -479,7 +479,7 @@ class CommandReport(NamedTuple):
     output: str
     exit_code: int | None = None
     process: str = ""
-    """The client's id of a background process, else empty."""
+    """The client's id of a background process, else empty; `true` for a client's only shell."""
     is_running: bool = False
 
 
