@@ -136,3 +136,15 @@ def test_notes_of_roo_code_around_an_output_are_not_part_of_it():
         ("3 passed", "ok"),
         ("Command is still running.", "running"),
     ]
+
+
+def test_results_after_a_running_command_without_an_id_belong_to_their_own_calls():
+    """Roo Code and Cline name no process: all later reads once counted as reports on the server."""
+    started = "Command is still running in the user's terminal.\nHere's the output so far:\nReady."
+    messages = [
+        *call("execute_command", started, command="npm start"),
+        *call("read_file", "x = 1\n", path="a.py"),
+    ]
+    state = collect([user("Go."), *messages])
+    assert states_of(state) == {"a.py": "read"}
+    assert state.actions.done["npm start"].is_running

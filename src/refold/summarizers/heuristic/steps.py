@@ -348,7 +348,8 @@ def _read_result(result: ToolResult, waiting: _Open, at: int) -> Step:
     is_later = process in waiting.processes and not (is_new or _NO_NEWS.match(result.text))
     effect, call = waiting.processes[process] if is_later else (effect, call)
     is_script = bool(asked and "tools." in asked.string)  # it prints only what is new
-    if is_running := report.is_running or (is_later and is_script and report.exit_code is None):
+    is_running = report.is_running or (is_later and is_script and report.exit_code is None)
+    if is_running and process:  # without an id no later call refers to it
         waiting.processes[process] = waiting.processes[process[:SHORT_ID]] = effect, call
     text = tab_line_numbers(join_texts(report.output)) if len(effect.files) == 1 else report.output
     output = without_terminal_codes(text)
@@ -445,7 +446,6 @@ _ANNOUNCED = re.compile(
 )
 """The same in an older version."""
 _TASK_OPENINGS = ("<retrieval_status>", "<task_id>")
-
 _CHANGED = re.compile(r" modified \d+ files? you've previously read: ([^\]\n]+)")
 """A client's list of the files that a command changed (Claude Code)."""
 _STUB = re.compile(
