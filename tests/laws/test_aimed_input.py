@@ -949,6 +949,13 @@ def _gemini_calls(many: int) -> dict[str, Any]:
     }
 
 
+def _gemini_responses_first(many: int) -> dict[str, Any]:
+    """Return responses without ids before their calls."""
+    contents = _gemini_calls(2 * many)["contents"]
+    ok, last = contents[3:]
+    return {"contents": [last, ok, contents[2], contents[1], last, ok, last]}
+
+
 def _say(texts: Iterator[str], role: str) -> dict[str, Any]:
     return _anthropic(
         [{"role": role, "content": [{"type": "text", "text": text} for text in texts]}]
@@ -972,6 +979,7 @@ MANY_ENTRIES: dict[str, Callable[[int], dict[str, Any]]] = {
     "chat calls": _chat_calls,
     "responses calls": _responses_calls,
     "gemini calls": _gemini_calls,
+    "gemini responses first": _gemini_responses_first,
     "blocks of the user": lambda many: _say(
         (f"block {at} says x_{at}." for at in range(many)), "user"
     ),

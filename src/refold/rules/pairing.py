@@ -1,5 +1,7 @@
 """Pairing of tool calls with their results in one linear pass, the basis of all pairing rules."""
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -132,12 +134,15 @@ def with_strays(messages: Sequence[Message], pairing: Pairing, ends: Sequence[in
     paired = (call for call, _ in pairing.pairs)
     calls = sorted(spot for spot in (*waiting, *paired) if messages[spot.at].role == "assistant")
     first = {call.id: call for call in reversed(calls)}
+    named, pending = defaultdict[str, list[Spot]](list), set(pairing.pending)
+    for spot in calls:
+        named[_tool_of(messages, spot)].append(spot)
     matches = list[Pair]()
     for orphan in pairing.orphans:
         call = first.get(orphan.id)
         if orphan.id.startswith(NO_ID):
-            call = _namesake(messages, calls, orphan, ends)
-            if call in pairing.pending and call > orphan:
+            call = _namesake(messages, named[_tool_of(messages, orphan)], orphan, ends)
+            if call in pending and call > orphan:
                 continue
         if call in waiting:
             waiting.remove(call)
@@ -156,26 +161,28 @@ NO_ID = "?"
 """Prefix of the id of an unmatched result, in formats that match results by position."""
 
 
+def _tool_of(messages: Sequence[Message], spot: Spot) -> str:
+    """Return the name of the tool of a call or result; empty if unknown."""
+    return getattr(messages[spot.at].parts[spot.part], "name", "")
+
+
 def _namesake(
-    messages: Sequence[Message], calls: Sequence[Spot], orphan: Spot, ends: Sequence[int]
+    messages: Sequence[Message], named: Sequence[Spot], orphan: Spot, ends: Sequence[int]
 ) -> Spot | None:
-    """Return the call that a result without an id belongs to.
+    """Return the call that a result without an id belongs to, of the calls *named* as its tool.
 
-    That is the latest call of its tool before it, else the first of its tool in the assistant turn
-    that the result is in or directly precedes.
+    That is the latest before it, else the first in the assistant turn that the result is in or
+    directly precedes.
     """
-
-    def tool(spot: Spot) -> str:
-        return getattr(messages[spot.at].parts[spot.part], "name", "")
-
-    name = tool(orphan)
-    named = [call for call in calls if name and tool(call) == name]
-    if before := [call for call in named if call < orphan]:
-        return before[-1]
+    if not _tool_of(messages, orphan):
+        return None
+    if before := bisect_left(named, orphan):
+        return named[before - 1]
     turn = orphan.at if messages[orphan.at].role == "assistant" else orphan.at + 1
     if turn >= len(messages) or messages[turn].role != "assistant":
         return None
-    return next((call for call in named if ends[call.at] == ends[turn]), None)
+    first = bisect_left(named, ends[turn], key=lambda call: ends[call.at])
+    return next((call for call in named[first : first + 1] if ends[call.at] == ends[turn]), None)
 
 
 def find_open_turn(messages: Sequence[Message], *, turns: bool = True) -> int:
