@@ -916,6 +916,15 @@ def _chat_calls(many: int) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": "go"}, first, *results, *ends]}
 
 
+def _chat_calls_without_ids(many: int) -> dict[str, Any]:
+    body = _chat_calls(many)
+    for call in body["messages"][1]["tool_calls"]:
+        call["id"] = ""
+    for result in body["messages"][2:-2]:
+        result["tool_call_id"] = ""
+    return body
+
+
 def _responses_calls(many: int) -> dict[str, Any]:
     calls = [
         {"type": "function_call", "call_id": f"c{at}", "name": "f", "arguments": "{}"}
@@ -977,6 +986,7 @@ def _talk(texts: Iterator[str]) -> dict[str, Any]:
 MANY_ENTRIES: dict[str, Callable[[int], dict[str, Any]]] = {
     "calls": _calls,
     "chat calls": _chat_calls,
+    "chat calls without ids": _chat_calls_without_ids,
     "responses calls": _responses_calls,
     "gemini calls": _gemini_calls,
     "gemini responses first": _gemini_responses_first,

@@ -1,10 +1,11 @@
 """What the Chat Completions API and compatible ones refuse (OA-1, DS-1, DS-2)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
-from refold.messages import Message, ToolCall, ToolResult
+from refold.messages import Message, Part, ToolCall, ToolResult
 from refold.rules.anthropic_continuity import CONTINUITY as CLAUDE_CONTINUITY
 from refold.rules.pairing import Pair, Pairing, pair_calls, with_strays
 from refold.rules.repair_results import settle_entries
@@ -96,16 +97,15 @@ def give_ids(broken: BrokenRequest) -> RepairedEntries:
     A result answers an unanswered call of the message before its run of tool messages: the first
     of its tool, else the first.
     """
-    out, notes = list(broken.entries), list[Note]()
+    out, notes, free = list(broken.entries), list[Note](), _FreeCalls((), frozenset())
     results = {id for message in broken.messages for id in message.results}
     existing = results.union(id for message in broken.messages for id in message.calls)
-    for at, start in enumerate(tool_runs(broken.messages)):
-        message = out[at].message
+    for at, message in enumerate(broken.messages):
         if message.role == "tool":
-            run = [entry.message for entry in out[start - 1 : at]] if start else []
-            named = _with_result_id(message, _free_calls(run, results - {""}))
+            named = _with_result_id(message, free)
         else:
             named = _with_call_ids(message, out[at].near, existing)
+            free = _FreeCalls(named.parts, results)
         if named != message:
             out[at] = replace(out[at], message=named, is_untouched=False)
             text = f"gave ids: {', '.join((*named.calls, *named.results))}"
@@ -123,23 +123,33 @@ def _with_call_ids(message: Message, at: int, existing: set[str]) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def _free_calls(run: Sequence[Message], answered: set[str]) -> list[ToolCall]:
-    """Return the unanswered calls of the first message of *run*, a message and its tool messages.
+class _FreeCalls:
+    """The calls of a message that no result answers, without those whose id is in *answered*."""
 
-    *answered* are the ids of results anywhere in the conversation.
-    """
-    done = answered.union(id for message in run[1:] for id in message.results)
-    parts = run[0].parts if run else ()
-    return [part for part in parts if isinstance(part, ToolCall) and part.id not in done]
+    def __init__(self, parts: Sequence[Part], answered: Collection[str]) -> None:
+        self._ids, self._named = OrderedDict[str, None](), defaultdict[str, deque[str]](deque)
+        for part in parts:
+            if isinstance(part, ToolCall) and part.id not in answered:
+                self._ids[part.id] = None
+                self._named[part.name].append(part.id)
+
+    def take(self, name: str) -> str:
+        """Remove the first call of a tool, else the first call, and return its id; empty if none is
+        left."""
+        named = self._named[name]
+        while named and named[0] not in self._ids:
+            named.popleft()
+        id = named[0] if named else next(iter(self._ids), "")
+        self._ids.pop(id, None)
+        return id
 
 
-def _with_result_id(message: Message, free: Sequence[ToolCall]) -> Message:
-    """Give a tool message without an id the id of a *free* call, if there is one."""
+def _with_result_id(message: Message, free: _FreeCalls) -> Message:
+    """Give a tool message without an id that of a *free* call, if there is one."""
     result = message.parts[0]
-    if not isinstance(result, ToolResult) or result.id or not free:
+    if not isinstance(result, ToolResult) or result.id or not (id := free.take(result.name)):
         return message
-    call = next((call for call in free if call.name == result.name), free[0])
-    return replace(message, parts=(replace(result, id=call.id),))
+    return replace(message, parts=(replace(result, id=id),))
 
 
 # --- DS-1: reasoning ---------------------------------------------------------------------------
