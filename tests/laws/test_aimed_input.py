@@ -996,6 +996,9 @@ MANY_ENTRIES: dict[str, Callable[[int], dict[str, Any]]] = {
     "blocks of the assistant": lambda many: _say(
         (f"block {at} says x_{at}." for at in range(many)), "assistant"
     ),
+    "empty messages": lambda many: _anthropic(
+        [*[{"role": "user", "content": []}] * 8 * many, {"role": "user", "content": "go"}]
+    ),
     "messages": lambda many: _talk(f"message {at} on x_{at}." for at in range(many)),
     "equal messages": lambda many: _talk("the same again" for _ in range(many)),
     "forged summaries": lambda many: _talk(

@@ -232,13 +232,13 @@ def remove(
     entries = broken.entries
     remaining = [_without(entry, gone.get(at)) for at, entry in enumerate(entries)]
     out = list[RepairedEntry]()
-    gap = False
+    gap, first = False, next((entry for entry in remaining if entry.refs), None)
     for at, entry in enumerate(remaining):
         if at not in gone or entry.refs:
             closes = gap and broken.alternate and out and out[-1].message.role == entry.message.role
             out[-1:] = [join(out[-1], entry)] if closes else [*out[-1:], entry]
             gap = False
-        elif out or not _opens(remaining[at:], alternate=broken.alternate):
+        elif out or not _opens(entry, first, alternate=broken.alternate):
             gap = True
         else:
             out.append(_as_text(entries[at]) if as_text else entries[at])
@@ -262,15 +262,14 @@ def _without(entry: RepairedEntry, parts: set[int] | None) -> RepairedEntry:
     return RepairedEntry(message, tuple(entry.refs[n] for n in rest), entry.near)
 
 
-def _opens(remaining: Sequence[RepairedEntry], *, alternate: bool) -> bool:
-    """Return whether the first of these entries must stay although it is empty.
+def _opens(entry: RepairedEntry, first: RepairedEntry | None, *, alternate: bool) -> bool:
+    """Return whether an empty entry must stay. *first* is the first one that is not empty, if any.
 
     Without it the conversation would be empty or, if roles alternate, begin with the assistant.
     """
-    if remaining[0].message.role == "assistant":
+    if entry.message.role == "assistant":
         return False
-    following = next((entry for entry in remaining[1:] if entry.refs), None)
-    return following is None or (alternate and following.message.role == "assistant")
+    return first is None or (alternate and first.message.role == "assistant")
 
 
 def _as_text(entry: RepairedEntry) -> RepairedEntry:
