@@ -1,6 +1,7 @@
 """Strategies that replace the whole history: with a summary of all of it, of its newest messages or
 of each chunk, or with facts."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -121,8 +122,9 @@ class Chunked(HistorySummary):
 
     def chunks(self, view: View) -> Iterator[tuple[int, int]]:
         """Yield start and stop of each chunk of messages that are not summarised yet."""
-        cuts = sorted(view.cuts)
+        all_cuts = sorted(view.cuts)
         for first, last in find_unsummarized(view, find_unanswered(view)):
+            cuts = iter(all_cuts[bisect_left(all_cuts, first) : bisect_right(all_cuts, last)])
             start = first
             while start < last:
                 stop = next((cut for cut in cuts if start + self.size <= cut <= last), last)
