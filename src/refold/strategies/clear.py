@@ -82,8 +82,8 @@ class ClearToolResults:
     result are dropped with its text.
 
     The oldest results go first, or with a *scorer* the least important (docs/strategies.md), but
-    results that refer to an older one always go before it. *stub* returns a custom text. Raises
-    ValueError for negative numbers.
+    those that a local edit shows in fewer than *min_tokens* tokens, such as references to an older
+    one, go before all. *stub* returns a custom text. Raises ValueError for negative numbers.
     """
 
     keep: int = 3
