@@ -271,6 +271,9 @@ def test_an_10_thinking_may_only_be_dropped_from_the_oldest_on_without_a_gap() -
     assert find_losses(
         thinking_request(True, False, True, True), thinking_request(False, False, True)
     ) == [("AN-7", 1)]
+    twice = claude(FIRST, *turn("a"), *turn("b"), *turn("a"))  # a client sent a turn again
+    bare = turn("a", thinks=False)
+    assert find_losses(claude(FIRST, *bare, *turn("b"), *bare), twice) == []
 
 
 @pytest.mark.parametrize(

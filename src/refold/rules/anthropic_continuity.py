@@ -199,7 +199,7 @@ def find_thinking_gaps(before: Request, after: Request) -> Iterator[Fault]:
     now = _bind(after).thoughts
     sent = {thought.signature for thought in now}
     first = next((n for n, signature in enumerate(order) if signature in sent), len(order))
-    gap = min((order.index(it) for it in order[first:] if it not in sent), default=len(order))
+    gap = next((n for n in range(first, len(order)) if order[n] not in sent), len(order))
     early = set(order) - set(order[gap:])
     late = next((thought for thought in now if thought.signature not in early), None)
     if gap < len(order) and late is not None:
