@@ -197,6 +197,13 @@ def test_commands_that_run_tests_or_checks_are_recognised(command):
     assert find_checks(command).text == command
 
 
+@pytest.mark.parametrize("command", ["bun test", "bun test src/a.test.ts", "deno test -A"])
+def test_the_tests_of_a_runtime_are_checks(command):
+    """`bun test` was once listed as an action, because `test` alone is the shell's."""
+    assert find_checks(command).text == command and find_actions(command).rank == 0
+    assert find_checks("test -f a.py").text == find_checks("bash -c 'test -f a'").text == ""
+
+
 def test_powershell_lists_and_tables_are_not_actions():
     for command in ("$ids = 'T011','T012'; $ids", "[PSCustomObject]@{ Git=[bool]$git }"):
         assert find_actions(command).rank == 0

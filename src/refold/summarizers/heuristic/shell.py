@@ -476,7 +476,7 @@ def _has_task(words: Words, names: re.Pattern[str]) -> bool:
     ] or [word for word in rest if word[:1] not in "-+"]
     if not arguments:
         return False
-    if is_interpreter(program):
+    if is_interpreter(program) and arguments[0] != "test":  # `bun test` is not the shell's
         return _has_task(arguments, names)
     return {".", "/", "\\"}.isdisjoint(arguments[0]) and _has_part(arguments[0], names)
 
