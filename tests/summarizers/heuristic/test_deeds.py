@@ -204,6 +204,14 @@ def test_the_tests_of_a_runtime_are_checks(command):
     assert find_checks("test -f a.py").text == find_checks("bash -c 'test -f a'").text == ""
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["gci -Recurse src", "sls foo a.ts", "gc a.ts", "gc a.ts | select -First 5", "bat a.py"],
+)
+def test_short_names_of_commands_that_only_show_are_not_actions(command):
+    assert find_actions(command).rank == 0
+
+
 def test_powershell_lists_and_tables_are_not_actions():
     for command in ("$ids = 'T011','T012'; $ids", "[PSCustomObject]@{ Git=[bool]$git }"):
         assert find_actions(command).rank == 0

@@ -70,7 +70,7 @@ _WRITES = {
     "unlink": "deleted",
 }
 _LOOKING_PROGRAMS = frozenset({
-    "cat", "head", "tail", "less", "more", "ls", "grep", "egrep", "rg", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree", "type", "tr", "xxd", "od",
+    "cat", "bat", "gc", "head", "tail", "less", "more", "ls", "gci", "gi", "grep", "egrep", "rg", "sls", "select", "measure", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree", "type", "tr", "xxd", "od",
     "which", "where", "dir", "sleep", "true", "date", "whoami", "hostname", "uname", "df", "du", "ps", "env", "id", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
     "test", "[", "[[", "command", "basename", "dirname", "realpath", "readlink", "strings", "md5sum", "sha256sum", "lsof", "ss", "netstat", "pgrep", "ping", "source", ".", "exit", "wait", "return",
     "pushd", "popd", "pop-location", "comm", "column", "paste", "tac", "expr", "free", "uptime", "break", "continue", "function", "param", "tasklist", "findstr", "top", "journalctl", "for", "case", "read", "throw", "done", "fi", "esac", "}",
