@@ -348,8 +348,8 @@ def find_wrong_marks(request: Request) -> Iterator[Fault]:
         mark = marks[MARKS]
         text = f"{len(marks)} blocks are marked with cache_control; {MARKS} are the most"
         yield Fault(mark.at, text, mark.field)
-    terms = [mark.ttl for mark in marks]
-    first = terms.index("5m") if "5m" in terms else len(marks)
+    lifetimes = [mark.ttl for mark in marks]
+    first = lifetimes.index("5m") if "5m" in lifetimes else len(marks)
     late = next((mark for mark in marks[first:] if mark.ttl == "1h"), None)
     if late is not None:
         text = "a cache_control of 1h stands behind one of 5m; the longer must come first"
@@ -359,16 +359,16 @@ def find_wrong_marks(request: Request) -> Iterator[Fault]:
 def _marks(body: Body, length: int) -> Iterator[Mark]:
     """Yield the marks of all blocks in the order in which the API reads them."""
     for name in ("tools", "system"):
-        yield from (Mark(0, name, ttl) for ttl in _terms(body.get(name)))
+        yield from (Mark(0, name, ttl) for ttl in _lifetimes(body.get(name)))
     entries = _mappings(body.get("messages"))
     for at, entry in enumerate(entries, length - len(entries)):
-        yield from (Mark(max(at, 0), "messages", ttl) for ttl in _terms(entry.get("content")))
+        yield from (Mark(max(at, 0), "messages", ttl) for ttl in _lifetimes(entry.get("content")))
 
 
-def _terms(blocks: Any) -> Iterator[str]:
+def _lifetimes(blocks: Any) -> Iterator[str]:
     for block in _mappings(blocks):
         if block.get("type") == "tool_result":
-            yield from _terms(block.get("content"))
+            yield from _lifetimes(block.get("content"))
         mark = block.get("cache_control")
         if isinstance(mark, Mapping):
             yield str(mark.get("ttl") or "5m")

@@ -238,7 +238,7 @@ def remove(
             closes = gap and broken.alternate and out and out[-1].message.role == entry.message.role
             out[-1:] = [join(out[-1], entry)] if closes else [*out[-1:], entry]
             gap = False
-        elif out or not _opens(entry, first, alternate=broken.alternate):
+        elif out or not _must_stay(entry, first, alternate=broken.alternate):
             gap = True
         else:
             out.append(_as_text(entries[at]) if as_text else entries[at])
@@ -262,7 +262,7 @@ def _without(entry: RepairedEntry, parts: set[int] | None) -> RepairedEntry:
     return RepairedEntry(message, tuple(entry.refs[n] for n in rest), entry.near)
 
 
-def _opens(entry: RepairedEntry, first: RepairedEntry | None, *, alternate: bool) -> bool:
+def _must_stay(entry: RepairedEntry, first: RepairedEntry | None, *, alternate: bool) -> bool:
     """Return whether an empty entry must stay. *first* is the first one that is not empty, if any.
 
     Without it the conversation would be empty or, if roles alternate, begin with the assistant.
