@@ -28,7 +28,7 @@ def lazy_names(
         if name not in home_of:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         value = getattr(import_module(home_of[name]), name)
-        setattr(sys.modules[module], name, value)  # asked for once
+        setattr(sys.modules[module], name, value)  # the next access finds it there
         return value
 
     return sorted(home_of), import_name, lambda: sorted({*vars(sys.modules[module]), *home_of})

@@ -37,7 +37,8 @@ def edit_id(start: int, stop: int, tip: str, by: str) -> str:
 
 
 def name_edit(edit: str | Edit) -> str:
-    """Return the id of an edit that is given as an `Edit` or as its id. Raises `EditError`."""
+    """Return the id of an `Edit`; a string, such as an id or its prefix, as it is. Raises
+    `EditError` for anything else."""
     name = edit.id if isinstance(edit, Edit) else edit
     if not isinstance(name, str):
         raise EditError(f"name an edit by its id, as `view.edits` has it, not by {edit!r}")
@@ -72,7 +73,7 @@ class Attempt:
     calls: int = 0
     """Number of model calls for them, retries included."""
     cost: float = 0.0
-    """Price of those calls in US dollars, if prices are known."""
+    """Price of those calls in US dollars; 0 if prices are not known."""
     model: str = ""
     """The model that answered last."""
     prompt: str = ""
@@ -102,7 +103,8 @@ class Loss(NamedTuple):
     at: int | None = None
     """Position of the last message that contains it; None if only an earlier summary does."""
     line: int = 1
-    """Line in that message where it begins, counted from 1 in `refold.text.plain.readable_text`."""
+    """Line in that message where it begins, counted from 1 in `refold.text.plain.readable_text`; 1
+    if it is not found there."""
 
 
 @dataclass(frozen=True, slots=True)

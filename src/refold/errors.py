@@ -11,11 +11,13 @@ class RefoldError(Exception):
 
 
 class EditError(RefoldError, ValueError):
-    """An edit that does not belong to the view."""
+    """An edit that the view does not have, that was made for another history, or that would make
+    the request invalid."""
 
 
 class FormatError(RefoldError, ValueError):
-    """A payload or file in an unknown form. The message lists the forms that were tried."""
+    """A payload or file that cannot be read as a conversation. The message says why, or which forms
+    were tried."""
 
 
 class StoreError(RefoldError):
@@ -76,8 +78,8 @@ def require_callable_or_none(**settings: Any) -> None:
 
 
 def as_names(setting: str, value: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct names in a setting, sorted. A string is a single name. Raises
-    ValueError."""
+    """Return the distinct names in a setting, sorted. A string is a single name. Raises ValueError
+    for anything but strings."""
     if isinstance(value, str):
         return (value,)
     distinct = set(value) if isinstance(value, Iterable) else {None}

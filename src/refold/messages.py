@@ -82,7 +82,7 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """All text of the result, without media and unknown parts."""
+        """The texts of the result joined by line ends, without media and unknown parts."""
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
 
 
@@ -123,7 +123,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The visible text: no thinking, no tool calls or results."""
+        """The visible texts joined by line ends: no thinking, no tool calls or results."""
         return "\n".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property

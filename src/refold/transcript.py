@@ -186,7 +186,7 @@ def _next_tip(tip: str, message: Message) -> str:
 
 
 def hash_message(message: Message) -> bytes:
-    """Return the hash of a message's identity: its role and parts.
+    """Return the hash of a message's identity, 16 bytes: its role and parts, without the sender.
 
     Thinking is left out, because clients drop, re-encode and restore signatures and encrypted
     reasoning (docs/formats.md).
