@@ -23,7 +23,7 @@ class VisibleEdit(NamedTuple):
 
 
 class EditStack:
-    """A mutable builder of views. Adding an edit costs time for that edit only."""
+    """A mutable builder of views. Adding a visible edit costs time for that edit only."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class EditStack:
         return self.base.profile.fixed_tokens + self.estimate
 
     def add(self, edit: Edit, tokens: int | None = None, *, smaller: bool = False) -> None:
-        """Add *edit*, or raise `EditError` and change nothing. *tokens* are those of its insert, if
-        it was checked on this base before. With *smaller*, an edit that makes nothing smaller is
-        refused too."""
+        """Add *edit*, or raise `EditError` and change nothing. *tokens* are those of its insert; if
+        given, the edit is not checked again. With *smaller*, an edit that does not make the view
+        smaller is refused too."""
         if tokens is None:
             check_edit(self.base, edit)
         first = bisect_left(self._starts, edit.start)
@@ -199,7 +199,7 @@ class _Rendering:
             start += 1
 
     def add(self, rendered: RenderedMessage, piece: Piece | None = None) -> None:
-        """Add a message as a new entry, possibly its own *piece*, or to the last entry."""
+        """Add a message: to the last entry, as a new one (*piece*, if given), or to the waiting."""
         role, is_met = rendered.message.role, self._is_met(rendered)
         if role == "user" and is_met and self._end_of().message.role == "system":
             self._lift_system()
@@ -246,7 +246,7 @@ class _Rendering:
         return [last]
 
     def take_settled(self) -> list[Piece]:
-        """Return the final pieces: all before the last one that is not a system message."""
+        """Remove and return the final pieces: all before the last that is no system message."""
         open_count = 1
         while open_count < len(self.pieces) and self._end_of(-open_count).message.role == "system":
             open_count += 1
@@ -261,7 +261,7 @@ class _Rendering:
 
 
 def _render_edit(messages: Sequence[Message], edit: Edit) -> list[RenderedMessage]:
-    """Return each inserted message with the position of the message it stands for."""
+    """Return each inserted message with the position of the message it stands for, or None."""
     span, start = messages[edit.start : edit.stop], edit.start
     if len(edit.insert) == len(span) and all(map(has_same_shape, edit.insert, span)):
         return [RenderedMessage(message, start + k) for k, message in enumerate(edit.insert)]
@@ -271,7 +271,7 @@ def _render_edit(messages: Sequence[Message], edit: Edit) -> list[RenderedMessag
     rendered, place = list[RenderedMessage](), None
     for message in edit.insert:
         if place is not None and place + 1 < edit.stop and messages[place + 1] == message:
-            place += 1  # what was said twice, as in a turn that stays, with that turn's ids (OA-4)
+            place += 1  # of equal messages, the one of the same turn, which has its ids (OA-4)
         else:
             place = places.get(message, _find_media(message, span, start))
         rendered.append(RenderedMessage(message, place))
@@ -293,8 +293,8 @@ def _find_repeated(span: Sequence[Message], inserted: frozenset[Message]) -> Ite
 
 
 def _find_media(message: Message, span: Sequence[Message], start: int) -> int | None:
-    """Return the position of the message whose images *message* repeats, as a request does that
-    shared an entry with an earlier summary. Only that entry has their bytes."""
+    """Return the position of the first message that has all media of *message*, such as a request
+    that shared an entry with a summary, or None. Only that entry has their bytes."""
     media = {part for part in message.parts if isinstance(part, Media)}
     places = enumerate(span if media else (), start)
     return next((at for at, whole in places if media.issubset(whole.parts)), None)

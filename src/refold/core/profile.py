@@ -36,7 +36,7 @@ class Profile:
 
 
 class ViewItem(NamedTuple):
-    """A run of the transcript with the messages shown for it. Each unedited message is an item."""
+    """A run of the transcript with the messages shown for it. Each unedited message has its own."""
 
     start: int
     stop: int
@@ -85,7 +85,7 @@ class CountedTranscript:
         return CountedTranscript(transcript, self.profile, token_sums, self._columns, self._under)
 
     def with_profile(self, profile: Profile) -> "CountedTranscript":
-        """Return the same transcript with the same sums and another profile."""
+        """Return the same transcript with another profile. Nothing is counted again."""
         return CountedTranscript(
             self.transcript, profile, self.token_sums, self._columns, self._under
         )
@@ -100,8 +100,8 @@ class CountedTranscript:
         return column
 
     def compute_once(self, function: Callable[["CountedTranscript"], T]) -> T:
-        """Return the cached result of the pure *function* of this transcript. A longer transcript
-        has none."""
+        """Return the result of the pure *function* of this transcript, computed at the first call.
+        A longer transcript computes its own."""
         if function not in self._facts:
             self._facts[function] = function(self)
         fact: T = self._facts[function]

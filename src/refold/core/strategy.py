@@ -110,7 +110,7 @@ class Answer:
     calls: int = 1
     """Number of calls made for the answer, retries included."""
     cost: float = 0.0
-    """Price in US dollars, if prices are known."""
+    """Price in US dollars; 0 if prices are not known."""
     failure: Failure | None = None
     """Kind of the error, if known."""
 
@@ -154,7 +154,7 @@ class Strategy(Protocol):
     appears, are not stored, and never break a prompt cache. All others are *retrospective*: they
     run when the budget says so, and their edits are stored.
 
-    If it has a method `aim_at`, the strategy that this returns for the budget's target in tokens
+    If it has a method `aim_at`, the strategy that this returns for the compaction's goal in tokens
     runs instead.
     """
 
@@ -170,7 +170,7 @@ def with_goal(strategy: Strategy, goal: int) -> Strategy:
 
 @dataclass(frozen=True)
 class Wrapped:
-    """A strategy whose steps are produced by *run*. Its edits carry its own name."""
+    """A strategy whose steps are produced by *run*. Its repr is that of the inner *strategy*."""
 
     strategy: Any
     run: Callable[..., Steps]
@@ -195,8 +195,8 @@ class Wrapped:
 
 
 def full_repr(strategy: Any) -> str:
-    """Return the repr of a dataclass strategy with every setting, positional ones first. Functions
-    are named, so that the repr is the same in every process."""
+    """Return the repr of a dataclass strategy with every setting, positional ones first. A function
+    is given by its name, so that the repr is the same in every process."""
     ordered = sorted(fields(strategy), key=lambda setting: bool(setting.kw_only))
     settings = ((setting.name, getattr(strategy, setting.name)) for setting in ordered)
     arguments = (

@@ -50,8 +50,8 @@ def group_calls(messages: Sequence[Message], start: int = 0) -> list[ToolGroup]:
 
 
 def match_calls(messages: Sequence[Message]) -> list[dict[str, ToolCall]]:
-    """Return for each message the calls that its results answer, by id. Some servers reuse ids in
-    each turn, so one mapping for all messages would not do."""
+    """Return a dict for each message: the calls that its results answer, by id. Some servers reuse
+    ids in each turn, so one dict for all messages would not do."""
     calls, pairing = [dict[str, ToolCall]() for _ in messages], pair_calls(messages, client_ids)
     for spot, result in chain(pairing.pairs, pairing.again):
         call = messages[spot.at].parts[spot.part]
@@ -61,7 +61,7 @@ def match_calls(messages: Sequence[Message]) -> list[dict[str, ToolCall]]:
 
 
 def tool_results(message: Message) -> list[ToolResult]:
-    """Return the results that a message holds."""
+    """Return the tool results in a message, in order."""
     return [part for part in message.parts if isinstance(part, ToolResult)]
 
 
@@ -76,8 +76,8 @@ def find_answers(messages: Sequence[Message], start: int = 0) -> list[int]:
 
 
 def first_unseen(messages: Sequence[Message], end: int | None = None) -> int:
-    """Return the position of the first message in `messages[:end]` after the model's latest, which
-    the model has not read."""
+    """Return the position after the model's latest message in `messages[:end]`, where what it has
+    not read begins; 0 if it has said nothing."""
     positions = range(len(messages) if end is None else end)
     return next((at + 1 for at in reversed(positions) if messages[at].role == "assistant"), 0)
 
@@ -148,7 +148,8 @@ class MessageSlot(NamedTuple):
 
 
 def iter_slots(view: View) -> Iterator[MessageSlot]:
-    """Yield the slots after the last fold, so that summaries are left alone."""
+    """Yield the slots after the last fold, so that summaries are left alone. A message that an edit
+    removed, or shows as several, has none."""
     start = last_fold_end(view)
     visible = {v.edit.start: v for v in view.visible_edits if v.edit.start >= start}
     sums = pairwise(view.base.token_sums[start:])
@@ -168,8 +169,8 @@ def slot_at(view: View, at: int) -> MessageSlot:
 
 
 def last_fold_end(view: View) -> int:
-    """Return the end of the last fold of several messages, such as a summary; 0 if there is
-    none."""
+    """Return the `stop` of the last visible edit of several messages, such as a summary; 0 if there
+    is none."""
     edits = (visible.edit for visible in reversed(view.visible_edits))
     return next((edit.stop for edit in edits if edit.stop - edit.start > 1), 0)
 
@@ -188,7 +189,7 @@ def map_parts(message: Message, change: Callable[[Part], Part]) -> Message:
 
 
 def replace_if_smaller(view: View, slot: MessageSlot, message: Message, by: str) -> Iterable[Edit]:
-    """Yield an edit that shows *message* in *slot*, if it has fewer tokens."""
+    """Yield an edit that shows *message* in *slot*, if it has fewer tokens and is not empty."""
     if message.parts and view.profile.count(message) < slot.tokens:
         yield view.replace(slot.at, message, by)
 
@@ -208,10 +209,9 @@ def find_refetched(view: View, max_tokens: int | None = None) -> set[int]:
     """Return the positions of visible results that repeat a hidden result of the same call.
 
     They need not be equal, because clients add counts and times to tool output. Only the newest are
-    returned, up to *max_tokens* together (a third of the view), and none with more than twice the
-    view's tokens after it. If a call returns something different each time, such as a test run,
-    nothing was fetched again.
-    """
+    returned, up to *max_tokens* together (default: a third of the view), and none with more than
+    twice the view's tokens after it. If a call returns something different each time, such as a
+    test run, nothing was fetched again. """
     tokens_left = view.estimate // MAX_SHARE if max_tokens is None else max_tokens
     if not view.visible_edits:
         return set()
@@ -263,7 +263,7 @@ def _newest_repeat(results: Sequence[PlacedResult], is_hidden: Callable[[int], b
 
 
 def _make_hidden_test(view: View) -> Callable[[int], bool]:
-    """Return a predicate: is the result at a position changed or left out by a visible edit?"""
+    """Return a predicate of positions: whether a visible edit changes or omits a result there."""
     messages, edits = view.transcript.messages, [edit for edit, _ in view.visible_edits]
     stops = [edit.stop for edit in edits]
 
@@ -277,7 +277,7 @@ def _make_hidden_test(view: View) -> Callable[[int], bool]:
         if index == len(edits) or edits[index].start > at:
             return False
         (ids, shown), results = list_shown(index), tool_results(messages[at])
-        is_like = ids.issuperset([result.id for result in results])  # spares most to be hashed
+        is_like = ids.issuperset([result.id for result in results])  # so that few are hashed
         return not (is_like and shown.issuperset(results))
 
     return is_hidden

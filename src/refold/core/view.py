@@ -20,7 +20,7 @@ from refold.transcript import AppendLog, Transcript
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A transcript as its edits show it. It is immutable: every method returns a new view."""
+    """A transcript as its edits show it. It is immutable: a change returns a new view."""
 
     base: CountedTranscript = field(repr=False)
     edits: tuple[Edit, ...] = ()
@@ -67,7 +67,7 @@ class View:
         over = "" if self.fits else f", over its goal of {self.goal:,}"
         return f"<View: {len(self.transcript):,} messages, {sizes}{over}>"
 
-    # What these ask is imported when it is asked; what finds losses stands on a floor above.
+    # Their modules are imported when they are called; that of `losses` is on a floor above.
 
     def report(self) -> str:
         """Return a description of what was done, what it saves and what did not work."""
@@ -89,7 +89,7 @@ class View:
         return html.encode("utf-8", "replace").decode()  # a kernel sends no half of a character
 
     def before(self, at: int) -> "View":
-        """Return the original messages before position *at*."""
+        """Return a view of the original messages before position *at*, without edits."""
         messages, tips = self.transcript.messages[:at], self.transcript.tips[: at + 1]
         beginning = Transcript(AppendLog(messages), AppendLog(tips))
         return View.of(beginning, profile=self.profile, source=self.source)
@@ -142,11 +142,11 @@ class View:
         return list(self.messages) if self.source is None else self.encode(self.source)
 
     def encode(self, payload: Payload) -> Any:
-        """Write the messages to send into *payload*, which holds this transcript's messages."""
+        """Return *payload*, which holds this transcript's messages, with the messages to send."""
         return payload.encode(self._pieces(), self.transcript.messages, self._make_forget())
 
     def _make_forget(self) -> Callable[[Any], Any] | None:
-        """Return a function that removes references to hidden messages, or None."""
+        """Return a function that removes an entry's references to hidden messages, or None."""
         messages, references = self.transcript.messages, self.profile.rules.references
         if references is None:
             return None
@@ -224,23 +224,23 @@ class View:
 
     def revert(self, *ids: str | Edit) -> "View":
         """Return this view without these edits (objects, ids or unique prefixes of ids), or without
-        any. Raises `EditError` for an edit that it does not have."""
+        all if none is given. Its goal is None. Raises `EditError` for an unknown edit."""
         reverted = {edit.id for edit in (self.find_all(ids) if ids else self.edits)}
         estimate = self.base.total_tokens
         bare = View(self.base, source=self.source, estimate=estimate, attempts=self.attempts)
         return bare.apply(*(edit for edit in self.edits if edit.id not in reverted))
 
     def extend(self, messages: Sequence[Message]) -> "View":
-        """Return the view of a longer transcript. Only the new messages cost time."""
+        """Return the view of a longer transcript, without a source. Only new messages cost time."""
         return self.rebase(self.base.extend(messages))
 
     def rebase(self, base: CountedTranscript, source: Payload | None = None) -> "View":
-        """Return these edits on a longer transcript, which was read from *source*."""
+        """Return the view of these edits on a longer transcript, read from *source*; no goal."""
         estimate = self.estimate + base.total_tokens - self.base.total_tokens
         return View(base, self.edits, source, self.visible_edits, estimate, self.attempts)
 
     def edit_stack(self) -> EditStack:
-        """Return this view's edits as a stack, to add more efficiently."""
+        """Return a new stack with this view's edits, for adding edits one by one."""
         return EditStack(self.base, self.edits, self.visible_edits, self.estimate)
 
     def with_stack(self, stack: EditStack) -> "View":
@@ -253,8 +253,8 @@ class View:
     # --- making and finding edits -------------------------------------------------------------
 
     def fold(self, start: int, stop: int, *insert: Message, by: str = "") -> Edit:
-        """Return an edit that shows *insert* instead of `messages[start:stop]`. Raises `EditError`
-        unless both are legal cuts."""
+        """Return an edit that shows *insert* instead of `messages[start:stop]`, without applying
+        it. Raises `EditError` if a position is not a legal cut or the result would be invalid."""
         edit = Edit(start, stop, insert, self._tip(stop), by)
         check_edit(self.base, edit)
         return edit
@@ -264,7 +264,7 @@ class View:
         return Edit(at, at + 1, (message,), self._tip(at + 1), by)
 
     def edit_name(self, start: int, stop: int, by: str) -> str:
-        """Return the short id that an edit will have, for a stub that says how to unfold it."""
+        """Return the first 8 digits of the id that an edit will have, for a stub that names it."""
         return edit_id(start, stop, self._tip(stop), by)[:8]
 
     def find(self, id: str | Edit) -> Edit:
@@ -272,8 +272,8 @@ class View:
         return self.find_all((id,))[0]
 
     def find_all(self, ids: Iterable[str | Edit]) -> list[Edit]:
-        """Return the edits with these ids or unique prefixes of ids; an `Edit` stands for its id.
-        Raises `EditError`."""
+        """Return the edits with these ids or unique prefixes of ids, in this order; an `Edit`
+        stands for its id. Raises `EditError`."""
         edits = {edit.id: edit for edit in self.edits}
         names, matches = sorted(edits), list[Edit]()
         for id in map(name_edit, ids):

@@ -69,7 +69,8 @@ class ViewLine(NamedTuple):
 
 
 def describe_strategy(by: str) -> str:
-    """Return a description of an edit's *by*; for unknown strategies their name."""
+    """Return a description of an edit's *by*: for an unknown strategy its name, for an empty *by*
+    `edited by hand`."""
     by = by.removeprefix("decided (")  # the gateway made the strategy's edit again
     name = by.partition("(")[0].strip()
     if name in WORDS:
@@ -91,8 +92,8 @@ def speaker(message: Message) -> str:
 
 
 def first_words(message: Message, width: int = 90) -> str:
-    """Return the beginning of a message's text, calls or results on one line of at most *width*
-    terminal cells."""
+    """Return the beginning of a message on one line of at most *width* terminal cells: of its text,
+    else of its calls, its results, or the names of its kinds of parts."""
     calls = [f"→ {call_title(part)}" for part in message.parts if isinstance(part, ToolCall)]
     results = [f"← {part.text}" for part in message.parts if isinstance(part, ToolResult)]
     kinds = [type(part).__name__.lower() for part in message.parts]
@@ -107,7 +108,8 @@ Titles = Mapping[str, str]
 
 
 def call_titles(view: "View") -> Callable[[int, int], Titles]:
-    """Return a function to the titles of the calls answered in `messages[start:stop]`."""
+    """Return a function of *start* and *stop* that returns the titles of the calls answered in
+    `messages[start:stop]`."""
     calls = match_calls(view.transcript.messages)
     return lambda start, stop: {
         id: call_title(call) for answered in calls[start:stop] for id, call in answered.items()
@@ -118,13 +120,14 @@ def call_titles(view: "View") -> Callable[[int, int], Titles]:
 
 
 def message_lines(message: Message, titles: Titles) -> Iterator[ViewLine]:
-    """Yield a message, part by part. *titles* has the titles of the calls that it answers."""
+    """Yield the lines of a message, part by part. *titles* has the titles of the calls that it
+    answers."""
     for part in message.parts:
         yield from part_lines(part, titles)
 
 
 def part_lines(part: Part, titles: Titles) -> Iterator[ViewLine]:
-    """Yield a part. Everything but plain text starts with a marker."""
+    """Yield the lines of a part. All but plain text begin with a marker or are indented."""
     match part:
         case Text(text):
             yield from _lines(text)
@@ -154,7 +157,8 @@ def _lines(text: str, kind: LineKind = "text", mark: str = "") -> Iterator[ViewL
 
 
 def _arguments(text: str) -> str:
-    """Return a call's arguments as lines of `name: value`; as they are if not an object."""
+    """Return a call's arguments as lines of `name: value`; if they are no JSON object,
+    unchanged."""
     arguments = parse_or_none(text)
     if not isinstance(arguments, dict):
         return text
@@ -168,7 +172,7 @@ def _arguments(text: str) -> str:
 
 
 def select_items(view: "View", only: int | None) -> Iterator["ViewItem"]:
-    """Yield the items of a view; with *only*, the item that covers that message."""
+    """Yield the items of a view; with *only*, the one that covers the message at that position."""
     items = view.iter_items()
     return (item for item in items if only is None or item.start <= only < item.stop)
 
@@ -176,8 +180,8 @@ def select_items(view: "View", only: int | None) -> Iterator["ViewItem"]:
 def view_lines(
     view: "View", most: int | None = None, only: int | None = None
 ) -> Iterator[ViewLine]:
-    """Yield what the model would see, at most *most* lines of each message; with *only*, what is
-    shown for that message."""
+    """Yield what the model would see, at most *most* lines of each message (None: all); with
+    *only*, what is shown for the message at that position."""
     titles = call_titles(view)
     if view.profile.fixed_tokens and only is None:
         fixed = view.count_part(view.profile.fixed_tokens)
@@ -198,7 +202,8 @@ def view_lines(
 
 
 def edit_title(view: "View", item: "ViewItem") -> str:
-    """Return a title: what an edit hides, how, and the tokens it saves."""
+    """Return the title of an item's edit: what it hides, how, and the tokens before and after.
+    Empty without an edit."""
     if item.edit is None:
         return ""
     place, before = span_text(item.start, item.stop), view.base.tokens(item.start, item.stop)
@@ -215,8 +220,9 @@ def _message_title(view: "View", item: "ViewItem", message: Message) -> ViewLine
 
 
 def diff_lines(view: "View", only: int | None = None, width: int = 130) -> Iterator[ViewLine]:
-    """Yield a diff from the original to the visible messages, edit by edit; with *only*, the edit
-    that hides that message. A hidden message is a line of at most *width* cells."""
+    """Yield a diff from the original to the visible messages, edit by edit; with *only*, that of
+    the edit that hides the message at that position. If an edit shows other roles than it hides,
+    each hidden message is one line of about *width* cells."""
     messages, at, titles = view.transcript.messages, 0, call_titles(view)
     for item in select_items(view, only):
         if item.edit is None:
@@ -275,7 +281,8 @@ class Saving(NamedTuple):
 
 
 def tokens_saved(view: "View", edit: Edit) -> int:
-    """Return the tokens that an edit hides minus those of its insert."""
+    """Return the estimated tokens of the original messages that an edit hides minus those of its
+    insert."""
     return view.base.tokens(edit.start, edit.stop) - sum(map(view.profile.count, edit.insert))
 
 
@@ -332,13 +339,13 @@ MOST_CHARACTERS = 20_000
 
 def html_of(view: "View", most: int | None = MOST_CHARACTERS) -> str:
     """Return *view* as an HTML fragment with its own style, at most *most* characters of each
-    message."""
+    message and about ten times as many in all; None: everything."""
     return f'<div class="refold"><style>{STYLE}</style>{"".join(_body(view, most))}</div>'
 
 
 def html_page(view: "View", title: str = "", *, diff: bool = False, only: int | None = None) -> str:
-    """Return a complete HTML page without external resources; with *only*, what is shown for that
-    message."""
+    """Return a complete HTML page without external resources, of the messages or of the *diff*;
+    with *only*, what is shown for the message at that position."""
     pieces = (
         ("<pre>", _spans(diff_lines(view, only)), "</pre>") if diff else _body(view, None, only)
     )
