@@ -113,7 +113,8 @@ class Budget:
         return cls(trigger=usable, target=int(usable * target))
 
     def check(self, view: View) -> Level:
-        """Return the level of *view*. Reaching a level exactly counts."""
+        """Return the level of *view* alone, without time or earlier attempts. Reaching a level
+        exactly counts."""
         return "none" if view.tokens < self.floor else self.judge(self.observe(view)).level
 
     def observe(
@@ -126,13 +127,14 @@ class Budget:
     ) -> Moment:
         """Return the input of this budget's triggers: *view*, and *pending* estimated tokens that
         will be added to it. *last* is the latest compaction, *now* the time in seconds since
-        1970-01-01 UTC, *idle* the seconds since the previous request."""
+        1970-01-01 UTC, *idle* the seconds since the previous request (None: unknown)."""
         tokens = view.profile.calibrate(view.tokens_uncalibrated + pending)
         window = find_window(view.profile.model, self.window)
         return Moment(view, tokens, window.window, window.reason, last or LastAttempt(), now, idle)
 
     def judge(self, moment: Moment) -> Check:
-        """Return the level of a moment, with the threshold that was crossed and the reason."""
+        """Return the level of a moment, with the threshold and the reason: those of `soft`, if that
+        is given and `trigger` is not reached."""
         hard = _as_trigger(self.trigger)(moment)
         if hard.is_reached:
             return _build_check("hard", moment, hard)
@@ -145,8 +147,8 @@ class Budget:
         """Return the level after a response, from its usage object in the format of any provider.
         The next request starts with the request and answer that it counts.
 
-        A usage that sums several calls is not usable. Only triggers of tokens and of the window can
-        fire.
+        The level is `none` if there is no usage or it sums several calls. Triggers see no messages,
+        so only those of tokens and of the window are of use.
         """
         usage_read = read_usage(usage)
         if usage_read is None or usage_read.calls != 1:
@@ -157,11 +159,11 @@ class Budget:
         return self.judge(Moment(View.of(()), usage_read.context, window.window, window.reason))
 
     def compute_goal(self, moment: Moment, check: Check | None = None) -> int:
-        """Return the target in tokens, or half of the request if the target is a share of an
-        unknown window.
+        """Return the target in tokens, or half of the request if the target needs a window that is
+        not known.
 
-        The goal is also smaller than the request if the trigger is not a number of tokens or the
-        compaction is forced.
+        Unless *check* says that a threshold in tokens was crossed (hard), the goal is also smaller
+        than the request by at least `progress`.
         """
         target = _tokens_of(self.target, moment.window)
         if target is None:
@@ -180,14 +182,14 @@ def _as_trigger(amount: int | Trigger) -> Trigger:
 
 
 def _tokens_of(amount: int | Trigger | None, window: Window | None) -> int | None:
-    """Return the number of tokens, if the trigger is one and its window is known."""
+    """Return the number of tokens; None if the trigger is not one, or its window is not known."""
     if isinstance(amount, Amount):
         return amount.tokens(window)
     return amount if isinstance(amount, int) else None
 
 
 def _window_if_fixed(window: int | Window | Windows | None) -> Window | None:
-    """Return the window if it does not depend on the model's name."""
+    """Return the window if it does not depend on the model's name, else None."""
     return None if callable(window) else find_window("", window).window
 
 
@@ -229,8 +231,9 @@ def plan_view(
     floor: int = 0,
     is_cold: bool = False,
 ) -> Plan | None:
-    """Return the compaction of *view* that pays now, or None; *floor* and *is_cold* as in
-    `Figures`. Refetched results are counted only if a compaction would be due."""
+    """Return the compaction of *view* that pays now, or None. *floor* and *is_cold* are as in
+    `Figures`, *survival* as for `estimate_remaining_calls`. Refetched results are counted only if a
+    compaction would be due without them."""
     figures = replace(read_figures(view, floor), is_cold=is_cold)
     plan = find_plan(figures, rates, survival)
     refetched = count_refetched(view) if plan is not None and view.visible_edits else 0

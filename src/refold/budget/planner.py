@@ -34,7 +34,7 @@ EXACT_BUCKETS = 64
 MIN_BUCKET_COUNT = 30
 """Minimum count of a bucket for its figures to be used."""
 PRIOR_PAUSES = 20
-"""Weight of the prior beside a session's own pauses, in pauses."""
+"""Weight of the prior's share beside a session's own pauses: that of as many pauses."""
 MAX_EXPECTED_CALLS = 200
 """Maximum number of expected calls."""
 PRIOR_PATH = Path(__file__).with_name("sessions.json")
@@ -83,7 +83,7 @@ def read_prior() -> Prior:
 
 
 def bucket_of(calls: int) -> int:
-    """Return the bucket of a number of calls, named by its first number."""
+    """Return the bucket of a number of calls: the first number in it."""
     return (
         calls
         if calls <= EXACT_BUCKETS
@@ -117,7 +117,7 @@ class CallCounts:
     def remaining_calls(self, past: int) -> float | None:
         """Return the mean number of remaining calls, this one included, of a conversation with
         *past* calls: the calls counted from here on per conversation that came this far. None if
-        the bucket has too few."""
+        the bucket has fewer than `MIN_BUCKET_COUNT`."""
         here = bucket_of(past)
         if self.counts.get(here, 0) < MIN_BUCKET_COUNT:
             return None
@@ -193,7 +193,8 @@ def refetch_cost(offer: EditEffect, rates: Rates) -> float:
 
 
 def break_even(offer: EditEffect, rates: Rates) -> float:
-    """Return the number of calls after which *offer* has paid for itself; 0 if it does at once."""
+    """Return the number of calls after which *offer* has paid for itself: 0 if it does at once,
+    infinite if it never does."""
     if offer.removed <= 0:
         return inf
     broken = (rates.w - rates.r) * (
@@ -237,7 +238,7 @@ def _solve(value: float) -> float:
 
 
 def judge_edit(offer: EditEffect, rates: Rates, expected: float) -> Verdict:
-    """Return whether *offer* pays in a session with *expected* remaining calls."""
+    """Return the verdict on *offer* in a session with *expected* remaining calls."""
     after, gained = break_even(offer, rates), tokens_saved(offer, rates, expected)
     remaining = offer.tokens - offer.removed
     high = rates.factor(int(offer.tokens + offer.growth))
@@ -260,12 +261,12 @@ DEFAULT_GOAL = 10_000
 costs little. This is the least that keeps 95 % of the names that later calls of recorded sessions
 need (docs/benchmarks.md)."""
 SMALLEST_REMOVAL = 0.5
-"""Minimum tokens to remove, as a share of those that are left."""
+"""Minimum tokens to remove, as a share of the conversation's tokens that are left."""
 LOOP_PATIENCE = 1.25
 """Factor by which the best growth is exceeded within a tool loop. The cost is flat around it: a
 quarter more adds about 3 % to the cost of compactions."""
 PRIOR_CALLS = 10
-"""Weight of the recorded sessions' growth beside a session's own, in calls."""
+"""Weight of the recorded sessions' growth beside a session's own: that of as many calls."""
 ACCEPTED_LOSS_SHARE = 0.02
 """Share of a session's cost so far that a compaction may lose if the session ends too soon."""
 LATER_RISK = 0.3
@@ -302,17 +303,15 @@ class Plan(NamedTuple):
     """A compaction that is due."""
 
     goal: int
-    """Target for the whole request, in tokens."""
+    """Goal for the whole request, in tokens."""
     offer: EditEffect
     """Its expected effects."""
     worth: Verdict
 
 
 def find_goal(figures: Figures) -> int:
-    """Return the target for the whole request, in tokens.
-
-    Refetched content shows that the working set is larger, so more is left.
-    """
+    """Return the goal for the whole request, in tokens. Refetched content shows that the agent
+    needs more at once, so its tokens are added."""
     return figures.fixed + DEFAULT_GOAL + figures.refetched
 
 
@@ -357,7 +356,8 @@ def estimate_spent(figures: Figures, rates: Rates) -> float:
 
 
 def is_hour_cheaper(tokens: int, pauses: Sequence[float], rates: Rates, expected: float) -> bool:
-    """Return whether a cache lifetime of an hour costs less than the provider's shorter one.
+    """Return whether a cache lifetime of an hour costs less than the provider's shorter one. False
+    if the provider has none of an hour.
 
     All *tokens* of the request are written now, *expected* calls remain, and the session has made
     these *pauses*, in seconds.

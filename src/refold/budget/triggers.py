@@ -19,7 +19,7 @@ from refold.tokens.model_table import Window
 
 @dataclass(frozen=True, slots=True)
 class LastAttempt:
-    """The last compaction of a conversation; before any, when it was first seen."""
+    """The last compaction or attempt of a conversation; before any, when it was first seen."""
 
     length: int = 0
     """Number of messages in the transcript then."""
@@ -83,11 +83,12 @@ class Amount(Trigger):
     __slots__ = ()
 
     def tokens(self, window: Window | None) -> int | None:
-        """Return the number of tokens; None if the window does not give one."""
+        """Return the number of tokens; None if it depends on a window that is unknown or too
+        small."""
         raise NotImplementedError
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Return whether the request has that many tokens."""
+        """Return whether the request has at least that many tokens."""
         at = self.tokens(moment.window)
         if at is None:
             why = (
@@ -127,7 +128,7 @@ class Fraction(Amount):
         )
 
     def tokens(self, window: Window | None) -> int | None:
-        """Return the share in tokens, rounded up."""
+        """Return the share in tokens, rounded up; None without a window."""
         return ceil(Exact(str(self.share)) * window.room) if window else None
 
 
@@ -145,7 +146,7 @@ class Reserve(Amount):
         _refuse_if(self.count < 0, f"a reserve is not negative: {self.count}")
 
     def tokens(self, window: Window | None) -> int | None:
-        """Return the window minus the reserve; None if nothing is left."""
+        """Return the window minus the reserve; None without a window or if nothing is left."""
         return window.room - self.count if window and window.room > self.count else None
 
 
@@ -208,7 +209,7 @@ class Elapsed(Trigger):
         _refuse_if(not self.seconds > 0, f"a number of seconds is above 0: {self.seconds}")
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Return whether they have passed."""
+        """Return whether that many seconds have passed."""
         passed = moment.now - moment.last.when
         return _compare(passed, self.seconds, "seconds since the last compaction", is_periodic=True)
 
@@ -221,7 +222,7 @@ class Predicate(Trigger):
     name: str = "the predicate"
 
     def __call__(self, moment: Moment) -> TriggerResult:
-        """Return whether it returns true."""
+        """Return whether the function returns true."""
         is_true = bool(self.test(moment.view))
         return TriggerResult(is_true, f"{self.name} says {'yes' if is_true else 'no'}")
 
