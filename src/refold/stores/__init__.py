@@ -18,9 +18,9 @@ def open_store(
     address: str, *, connect: bool = True, read_only: bool = False
 ) -> SidecarStore | SQLStore:
     """Open the store at *address*: `postgresql://...`, a text file `NAME.refold`, or any other file
-    for SQLite (`:memory:` for none). Without *connect* the first call connects to a server. With
-    *read_only* a file must exist, and an SQLite file and its directory are not written to. Raises
-    `StoreError`, and ImportError without the extra `postgresql`."""
+    for SQLite (`:memory:`: in memory). Without *connect* a server is first connected to when the
+    store is used. With *read_only* a file must exist, and an SQLite file and its directory are not
+    written to. Raises `StoreError`, and ImportError without the extra `postgresql`."""
     if is_server(address):
         store_class = import_module("refold.stores.postgresql").PostgreSQLStore
         return cast("SQLStore", store_class(address, connect=connect))
@@ -39,10 +39,10 @@ def require_file(address: str) -> None:
 
 
 def is_server(address: str) -> bool:
-    """Return whether *address* names a database on a server."""
+    """Return whether *address* names a PostgreSQL database."""
     return address.startswith(("postgres://", "postgresql://"))
 
 
 def file_path(address: str) -> Path | None:
-    """Return the file that *address* names, if any."""
+    """Return the file that *address* names; None for a server or a store in memory."""
     return None if is_server(address) or address == MEMORY else Path(address)

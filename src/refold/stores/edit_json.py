@@ -1,7 +1,7 @@
 """Edits and ledger rows as JSON, documented in docs/stores.md: exact, and the same in every store.
 
-Field order is fixed and fields at their default are omitted, so equal values give equal bytes.
-Unknown fields are ignored when reading. A newer format is refused.
+Field order is fixed, and of parts and rows fields at their default are omitted, so equal values
+give equal bytes. Unknown fields are ignored when reading. A newer format is refused.
 """
 
 import json
@@ -61,7 +61,8 @@ def load_row(text: str | bytes) -> LedgerRow:
 
 
 def dump(document: JsonObject) -> str:
-    """Return compact JSON in one line, encodable as UTF-8. Only lone surrogates are escaped."""
+    """Return compact JSON in one line, encodable as UTF-8: lone surrogates are escaped. Raises
+    ValueError for NaN and infinity."""
     text = _encoder.encode(document)
     try:
         text.encode()
@@ -72,7 +73,8 @@ def dump(document: JsonObject) -> str:
 
 
 def load(text: str | bytes) -> JsonObject:
-    """Read a document of this format or an older one. Raises `StoreError`, `NewerFormatError`."""
+    """Read a document of this format or an older one. Raises `StoreError` for other data,
+    `NewerFormatError` for a newer format."""
     try:
         document = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:  # TypeError: NULL in a row
@@ -120,8 +122,8 @@ def edit_fields(edit: Edit) -> JsonObject:
 
 
 def read_edit(value: JsonObject) -> Edit:
-    """Read the output of `edit_fields`. Raises `StoreError`, also if the id does not match the
-    fields."""
+    """Read the output of `edit_fields`. Raises `StoreError`, also if an id is given that does not
+    match the fields."""
     start, stop = _field(value, "start", int), _field(value, "stop", int)
     insert = tuple(_read_message(message) for message in _field(value, "insert", list))
     edit = Edit(start, stop, insert, _field(value, "tip", str), _field(value, "by", str))

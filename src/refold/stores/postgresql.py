@@ -60,7 +60,8 @@ class Connection(psycopg.Connection[Row]):
 
 
 def _give_up_after(seconds: float, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Run *gen* until nothing could be received or sent for this number of seconds."""
+    """Run *gen*; raise OperationalError once nothing was received or sent for this number of
+    seconds."""
     try:
         wanted, latest = next(gen), monotonic()
         while True:
@@ -79,8 +80,8 @@ class PostgreSQLPool:
     """A pool of at most *size* connections, opened on demand.
 
     *timeout* is the maximum seconds to wait for a free connection, for the server to connect, and
-    for a statement. *part* names the tables that *migrations* create. A lost server is noticed
-    before a connection is used again. Raises `StoreError`, which never contains a password.
+    for a statement. *part* names the purpose of the tables that *migrations* create. A lost server
+    is noticed before a connection is used again. Raises `StoreError`, which contains no password.
     """
 
     placeholder = "%s"
@@ -126,7 +127,8 @@ class PostgreSQLPool:
             yield connection
 
     def version(self) -> int:
-        """Return a number that grows with each write of edits."""
+        """Return a number that grows with each write of edits, and note whether the tables were
+        replaced."""
         with self.connection("read") as connection:
             version, *tables = connection.execute(SELECT_VERSION).fetchone() or (None,)
             self._note_tables(tuple(tables))
@@ -149,13 +151,13 @@ class PostgreSQLPool:
             self._close_idle()
 
     def before_fork(self) -> None:
-        """Close idle connections, because parent and child must not share one."""
+        """Close idle connections, because parent and child must not share one, and lend none."""
         self._returned.acquire()
         self._close_idle()
 
     def after_fork(self) -> None:
-        """Continue. Connections in use by other threads stay with the parent, which has those
-        threads."""
+        """Allow use again. Connections in use by other threads stay with the parent, which has
+        those threads."""
         if self._process != os.getpid():
             self._process, self._in_use = os.getpid(), 0
         self._returned.release()
@@ -244,8 +246,8 @@ class PostgreSQLPool:
 
 
 def _is_alive(connection: Connection) -> bool:
-    """Return whether an idle connection has no data, which a server sends when it stops or
-    restarts."""
+    """Return whether an idle connection is open and has no data to read, which a server sends when
+    it stops or restarts."""
     if connection.closed:
         return False
     with DefaultSelector() as selector:
@@ -254,8 +256,8 @@ def _is_alive(connection: Connection) -> bool:
 
 
 def _parse_address(url: str) -> dict[str, Any]:
-    """Return the parts of an address. libpq's error is hidden, because it quotes the address. In a
-    password that is not percent-encoded libpq finds a port, host or database."""
+    """Return the parts of an address. Raises `StoreError` without libpq's words, which quote the
+    address. In a password that is not percent-encoded libpq finds a port, host or database."""
     try:
         address = dict(conninfo_to_dict(url))
     except psycopg.Error:
@@ -271,7 +273,7 @@ def _parse_address(url: str) -> dict[str, Any]:
 
 
 def _public_name(address: dict[str, Any]) -> str:
-    """Return the address without secrets."""
+    """Return the address as a URL of user, host, port and database, without the password."""
     user = f"{address['user']}@" if address.get("user") else ""
     port = f":{address['port']}" if address.get("port") else ""
     return f"postgresql://{user}{address.get('host', '')}{port}/{address.get('dbname', '')}"
@@ -362,12 +364,14 @@ class PostgreSQLStore(sql.SQLStore):
 
     @property
     def replacements(self) -> int:
-        """How often its tables were found replaced. Missing ones are created."""
+        """How often its tables were found dropped, emptied or replaced. Missing ones are
+        created."""
         return self._database.replacements
 
     def get_or_create(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return the value of this *name*, shared by all users of the database. If several create
-        it at once, the first one's is kept. Raises `StoreError`."""
+        """Return the value of this *name*, shared by all users of the database; if there is none,
+        save that of *make*. If several do so at once, the first one's is kept and returned to all.
+        Raises `StoreError`."""
         with self._database.connection("read") as connection:
             row = connection.execute(SELECT_VALUE, (name,)).fetchone()
             if row is None:

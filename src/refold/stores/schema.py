@@ -86,8 +86,9 @@ def upgrade_copy(
     migrations: Sequence[Sequence[str]],
     application_id: int,
 ) -> sqlite3.Connection:
-    """Return *connection*, or if its database has an older version, a connection to an upgraded
-    copy in memory. Nothing is written. Raises `StoreError`, `sqlite3.Error`."""
+    """Return *connection*, or if its database has an older version, close it and return a
+    connection to an upgraded copy in memory. Nothing is written to the file. Raises `StoreError`,
+    `sqlite3.Error`."""
     deadline, newest = time.monotonic() + timeout, len(migrations)
     _retry_while_locked(deadline, lambda: _inspect(connection, newest, application_id))
     if _pragma(connection, "user_version") == newest:
@@ -104,7 +105,8 @@ def upgrade_copy(
 
 
 def _retry_while_locked(deadline: float, act: Callable[[], object]) -> None:
-    """Call *act*, again while the database is locked, until *deadline* (`time.monotonic`)."""
+    """Call *act*, again while the database is locked, until *deadline* (`time.monotonic`). Then
+    raise its error."""
     while True:
         try:
             act()
@@ -117,14 +119,14 @@ def _retry_while_locked(deadline: float, act: Callable[[], object]) -> None:
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    """Return whether it failed only because of another connection's current work."""
+    """Return whether *error* is due only to another connection's current work."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 
 
 def _inspect(connection: sqlite3.Connection, newest: int, application_id: int) -> None:
-    """Refuse a foreign file, reading it in one transaction because another process may be creating
-    tables."""
+    """Raise as `_refuse_foreign`, but read in one transaction, because another process may be
+    creating tables."""
     connection.execute("BEGIN")
     try:
         _refuse_foreign(connection, newest, application_id)

@@ -54,7 +54,7 @@ class SidecarStore:
         self._read_version: int | None = None
         self._file_state: tuple[int, int] | None = None
         self.replacements = 0
-        """How often the file was found deleted or replaced."""
+        """How often the file was found deleted, replaced or truncated."""
         self._content = SidecarContent()
 
     @classmethod
@@ -92,7 +92,7 @@ class SidecarStore:
         self._append("remove", list(ids))
 
     def version(self) -> int:
-        """Return a number that changes with the file, by any writer. Raises `StoreError`."""
+        """Return a number that changes with the file; 0 without one. Raises `StoreError`."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -158,7 +158,7 @@ class SidecarStore:
             self._check_file()
 
     def _check_file(self) -> None:
-        """Record the current file. If that fails, the read or write reports it."""
+        """Record the current file. An error is ignored: the read or write reports it."""
         with suppress(StoreError):
             self.version()
 
@@ -216,7 +216,8 @@ def replay(data: bytes) -> SidecarContent:
 
 
 def refuse_foreign(data: bytes) -> None:
-    """Raise `StoreError` unless a file begins as a sidecar, in full or truncated."""
+    """Raise `StoreError` unless *data* begins as a sidecar does, or is empty or too short to
+    say."""
     head = data.partition(TORN[:-1])[0][: len(START)]
     if not START.startswith(head):
         raise StoreError("not a Refold sidecar: its first line is not that of one")
@@ -233,7 +234,7 @@ def _items(document: JsonObject, kind: str) -> list[Any]:
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """Open a file, readable by its owner only if it is new, because sessions are private. An
+    """Open a file; a new one is readable by its owner only, because sessions are private. An
     `opener` for `open`."""
     return os.open(path, flags, 0o600)
 

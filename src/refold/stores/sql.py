@@ -31,7 +31,7 @@ class Database(ForkAware, Protocol):
     """Placeholder for a value in a statement: `?` or `%s`."""
 
     def connection(self, doing: str) -> AbstractContextManager[Any]:
-        """Lend a connection to this thread only. *doing* (`read`, `write`) is used in errors."""
+        """Lend a connection to this thread only. *doing* (such as `read`) is used in errors."""
 
     def transaction(self, *, edits: bool = True) -> AbstractContextManager[Any]:
         """Lend a connection in a transaction, committed in full or not at all. *edits*: whether
@@ -87,7 +87,8 @@ class Statements:
     """A store's statements in one SQL dialect."""
 
     load: str
-    """Edits of several tips, in order. Takes the tips, encoded by *keys*."""
+    """JSON and id of the edits of several tips, in order, and whether their use is due to be
+    recorded. Takes the tips, encoded by *keys*."""
     save: str
     """Takes id, tip and JSON. An existing id moves to the end."""
     remove: str
@@ -228,7 +229,8 @@ class SQLStore(DatabaseClient):
         return Pruned(edits, rows)
 
     def _pages(self, statement: str) -> Iterator[tuple[int, int]]:
-        """Yield bounds of `seq` (start exclusive) with `PAGE_ROWS` rows between them."""
+        """Yield bounds of `seq` (start exclusive) with `PAGE_ROWS` rows between them, the last with
+        fewer."""
         first = -1
         while True:
             with self._database.connection("read") as connection:

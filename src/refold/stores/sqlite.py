@@ -122,7 +122,8 @@ class SQLiteDatabase:
             self._disconnect()
 
     def before_fork(self) -> None:
-        """Disconnect, because SQLite's locks and their state do not survive in a child."""
+        """Disconnect and block other uses, because SQLite's locks and their state do not survive in
+        a child. A database in memory stays connected."""
         self._lock.acquire()
         if self.path != MEMORY:
             self._disconnect()
@@ -218,12 +219,13 @@ class SQLiteDatabase:
             raise StoreError(CHANGED)
 
     def _has_changed_at_rest(self) -> bool:
-        """Return whether a file read without locks has changed meanwhile."""
+        """Return whether a file that is read without locks has changed since it was opened."""
         return self._rest_stamp is not None and _stamp(self.path) != self._rest_stamp
 
 
 def _inode(path: str) -> Inode | None:
-    """Return device and inode; None if there is no file. Raises OSError if it cannot be checked."""
+    """Return device and inode; None if there is no file or *path* is impossible. Raises OSError if
+    it cannot be checked."""
     try:
         status = os.stat(path)  # noqa: PTH116 - with every use: half the time of a Path
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -241,7 +243,8 @@ def _stamp(path: str) -> Stamp:
 
 
 def _stamp_at_rest(path: str) -> Stamp | None:
-    """Return the stamp of a file that has no writer; None if it may have one."""
+    """Return the stamp of a file that has no writer; None if it may have one. Raises `StoreError`
+    if there is no file."""
     for suffix in ("-wal", "-journal"):
         with suppress(OSError):
             if Path(path + suffix).stat().st_size:
@@ -262,12 +265,12 @@ def _code(error: Exception) -> int:
 
 
 def _may_write(path: str) -> bool:
-    """Return whether the file, and others beside it, may be written."""
+    """Return whether this process may write the file, and others beside it."""
     return os.access(path, os.W_OK) and os.access(Path(path).parent, os.W_OK)
 
 
 def _reason(path: str, error: Exception) -> str:
-    """Return the cause of an error, in better words than SQLite's if possible."""
+    """Return the cause of an error, if possible in better words than SQLite's."""
     code = _code(error)
     if code == sqlite3.SQLITE_NOTADB:
         return "it is not an SQLite database"
@@ -333,7 +336,7 @@ STATEMENTS = sql.Statements(
 
 
 class SQLiteStore(sql.SQLStore):
-    """Keeps edits and ledger in the SQLite file at *path* (`:memory:` for none).
+    """Keeps edits and ledger in the SQLite file at *path* (`:memory:`: in memory).
 
     Saved edits survive a kill of the process and, with *synchronous* `FULL`, a power cut. `NORMAL`
     saves an fsync per write, but may lose the last writes in a power cut (figures:

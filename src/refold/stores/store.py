@@ -11,8 +11,7 @@ from refold.edits import Edit, Outcome
 
 
 class Store(Protocol):
-    """Keeps edits by the tip that they were made for. It need not contain anything of the
-    conversation."""
+    """Keeps edits by the tip that they were made for. It needs nothing of the conversation."""
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
         """Return every edit made for one of *tips*, in the order in which they were saved.
@@ -29,7 +28,8 @@ class Store(Protocol):
         """Remove the edits with these full ids; unknown ids are ignored. Raises `StoreError`."""
 
     def version(self) -> int:
-        """Return a number that changes whenever anyone else may have changed the store. Cheap."""
+        """Return a number that changes whenever anyone else may have changed the edits. Cheap.
+        Raises `StoreError`."""
 
 
 class ClaimStore(Protocol):
@@ -42,7 +42,7 @@ class ClaimStore(Protocol):
         `StoreError`."""
 
     def release(self, name: str, owner: str) -> None:
-        """Release *name*, if *owner* has it. Raises `StoreError`."""
+        """Release *name*, unless another owner has it. Raises `StoreError`."""
 
 
 Grade = Literal["", "exact", "recoverable", "lossy"]
@@ -80,7 +80,7 @@ class LedgerRow:
     calls: int = 0
     """Model calls made for it."""
     cost: float = 0.0
-    """Cost of these calls in US dollars."""
+    """Cost of these calls in US dollars; 0 if prices are not known."""
     model: str = ""
     prompt: str = ""
     """Name and version of the prompt."""
@@ -89,7 +89,7 @@ class LedgerRow:
     actor: str = ""
     """The initiator: `auto` for a trigger, `manual`, or a given name."""
     trigger: str = ""
-    """Description of the trigger's reading."""
+    """The trigger's reason, in words."""
     run: str = ""
     """Equal for all rows of one compaction."""
     tip: str = ""
@@ -124,12 +124,12 @@ class IndexedLedgerStore(LedgerStore, Protocol):
 
 
 def as_ledger_store(store: object) -> LedgerStore | None:
-    """Return *store* if it keeps a ledger."""
+    """Return *store* if it keeps a ledger, else None."""
     return cast("LedgerStore", store) if _has(store, "record", "ledger") else None
 
 
 def as_claim_store(store: object) -> ClaimStore | None:
-    """Return *store* if it supports claims."""
+    """Return *store* if it supports claims, else None."""
     return cast("ClaimStore", store) if _has(store, "claim", "release") else None
 
 
@@ -141,8 +141,8 @@ def replacement_count(store: object) -> int:
 
 
 def list_problems(store: object) -> Sequence[str]:
-    """Return the entries that *store* could not read and skipped (its `problems`). Raises
-    `StoreError`."""
+    """Return a text for each entry that *store* could not read and skipped (its `problems`); empty
+    if it does not say. Raises `StoreError`."""
     return tuple(getattr(store, "problems", ()))
 
 
@@ -176,7 +176,7 @@ class MemoryStore:
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
         """Return every edit made for one of *tips*, in the order in which they were saved."""
-        if not self._by_tip:  # avoids computing the tips
+        if not self._by_tip:  # then *tips* need not be computed
             return ()
         with self._lock:
             wanted = self._by_tip.keys() & set(tips)
@@ -202,7 +202,7 @@ class MemoryStore:
             self._version += 1
 
     def version(self) -> int:
-        """Return a number that grows with every write."""
+        """Return a number that grows with every write of edits."""
         return self._version
 
     def record(self, rows: Iterable[LedgerRow]) -> None:
