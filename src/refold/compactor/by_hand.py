@@ -58,7 +58,7 @@ class Preview:
 
     @property
     def tokens_saved(self) -> int:
-        """Number of tokens that each later request would be smaller by."""
+        """Tokens by which each later request would be smaller."""
         return self.before.tokens - self.view.tokens
 
     @property
@@ -82,7 +82,7 @@ class Preview:
         return find_losses(self.before, self.view)
 
     def summaries(self) -> dict[str, str]:
-        """Return the text of each summary among the edits, keyed by edit id."""
+        """Return the text of each summary among the edits, by edit id."""
         texts = ((edit.id, _summary_of(edit)) for edit in self.edits)
         return {id: text for id, text in texts if text is not None}
 
@@ -222,7 +222,8 @@ def _finish(
     payload: Payload,
     when: float,
 ) -> View:
-    """Return the view with the edits now stored. Automatic compaction waits for growth."""
+    """Return the view with the edits now stored. Automatic compaction waits until the history has
+    grown."""
     state = Schedule.of(settings).mark_attempt(_load(settings, cached, payload), when)
     cache.remember(state, cached)
     return state.view
@@ -307,8 +308,8 @@ def _read_hidden(before: View, after: View) -> _Hidden:
 
 
 def _join(old: State, new: State) -> State:
-    """Return *new* with *old*'s requests, rules, files, decisions; its plan, failure, step if
-    none."""
+    """Return *new* with *old*'s requests, constraints, files and decisions added, and with its
+    plan, failure and next step if *new* has none."""
     return replace(
         new,
         requests=old.requests | new.requests,
@@ -351,7 +352,8 @@ def _list_open(state: State) -> list[str]:
 
 
 def _restrict_to(shown: _Hidden, originals: _Hidden, view: View) -> _Hidden:
-    """Return the content that both have, without the ids of the view's edits."""
+    """Return the content of *shown* that *originals* have too, without the ids of the view's
+    edits."""
     names = _original_identifiers(originals, view)
     state, original = shown.state, originals.state
     return _Hidden(
@@ -375,7 +377,7 @@ def _common(values: Mapping[str, Value], names: Collection[str]) -> dict[str, Va
 
 
 def _find_lines(losses: Sequence[Loss], messages: Sequence[Message]) -> Iterator[Loss]:
-    """Yield each loss with the line where it begins in its message, if it can be found."""
+    """Yield each loss with the line where it begins in its message; 1 if it is not found there."""
     bodies = {loss.at: readable_text(messages[loss.at]) for loss in losses if loss.at is not None}
     for loss in losses:
         body = "" if loss.at is None else bodies[loss.at]

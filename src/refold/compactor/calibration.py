@@ -53,7 +53,7 @@ class Scale:
     """Tokens of a system prompt and tools that are sent but not known here."""
 
     def __call__(self, estimate: int) -> int:
-        """Return the expected tokens of a request estimated at *estimate*."""
+        """Return the expected tokens of a request estimated at *estimate*, at least 0."""
         return max(0, round(self.ratio * estimate + self.constant))
 
 
@@ -204,7 +204,7 @@ class Lines:
 
 
 def _fit(increments: tuple[Increment, ...]) -> Scale | None:
-    """Return the line fitted to *increments*, if there are enough. One wrong report moves it
+    """Return the line fitted to *increments*; None if they are too few. One wrong report moves it
     little."""
     if sum(increment.came for increment in increments) < MIN_TOTAL_TOKENS:
         return None
@@ -249,7 +249,8 @@ class Reports:
         self._lock = Lock()
 
     def add(self, view: View, usage: Any) -> None:
-        """Add the usage object of the request that *view* produced. An empty one is ignored."""
+        """Add the usage object of the request that *view* produced. One without figures is
+        ignored."""
         if (usage_read := read_usage(usage)) is None:
             return
         report = make_report(view, usage_read)
@@ -290,5 +291,5 @@ def reports_for(count: Counter) -> Reports:
 
 
 def no_prior(model: str) -> float:  # noqa: ARG001 - as `prior_of`
-    """Return 1.0: a token counted by the model's own tokenizer, or only compared, is one token."""
+    """Return 1.0, for exact counts, and for estimates that are only compared with each other."""
     return 1.0

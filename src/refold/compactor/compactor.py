@@ -146,7 +146,8 @@ class Compactor:
 
     def session(self, history: Sequence[Any] | Mapping[str, Any] = ()) -> Session:
         """Return a session that is given only new messages after *history*, which is a list of
-        messages or a request body whose other fields stay. Each step costs what was added."""
+        messages or a request body whose other fields stay. Each step costs what was added. Raises
+        as `compact`."""
         opened = split_payload(history, fields_of(self.settings.format))
 
         def step(state: ConversationState | None, wires: Sequence[Any]) -> ConversationState:
@@ -158,7 +159,7 @@ class Compactor:
 
     def check(self, history: Any, *, budget: Budget | None = None, pending: Any = None) -> Check:
         """Return whether a compaction of *history* is due (`none`, `soft` or `hard`), the threshold
-        and the reason. *budget* and *pending* are as for `compact`. No strategy runs."""
+        and the reason. *budget* and *pending* are as for `compact`. Only local strategies run."""
         if budget is not None:
             require_budget(budget)
         state = drive(self._show(history))
@@ -167,21 +168,21 @@ class Compactor:
         return Schedule.of(settings, budget, count).check(state)
 
     def matching_prefix_length(self, payload: Payload) -> int:
-        """Return the number of entries in the longest cached history that is a prefix of *payload*,
-        an opened one (`refold.codecs.detect`), or 0. The store is not asked."""
+        """Return the number of entries in the longest cached history that is a prefix of *payload*
+        (opened by `refold.codecs.detect`); 0 if there is none. The store is not asked."""
         cached = self._cache.match(payload)
         return len(cached.entries) if cached else 0
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of the JSON texts of the cached conversations. They take about twice that in
-        memory."""
+        """Bytes of the JSON texts of the cached conversations, estimated for parsed ones. They take
+        about twice that in memory."""
         return self._cache.size
 
     def report(self, view: View, usage: Any) -> None:
         """Learn from the parsed usage object that any provider returned for the request of *view*.
         Later token counts of this conversation start from its figure. Other requests to this model
-        use the learned ratio. Missing or implausible usage is ignored, see
+        use the learned ratio. Missing or implausible usage changes no count, see
         `refold.compactor.calibration`."""
         self.settings.reports.add(view, usage)
 
@@ -191,7 +192,7 @@ class Compactor:
         self, history: Any, *, to: int | None = None, pending: Any = None, actor: str = "manual"
     ) -> View:
         """Compact regardless of the trigger and of earlier failures: down to *to* tokens, else to
-        the budget's target, else by at least the budget's `progress`. *actor* is recorded in the
+        the budget's target, but by at least the budget's `progress`. *actor* is recorded in the
         ledger. A `Fallback` is asked even if its circuit breaker is open."""
         options = force_turn(to, actor=actor, pending=pending)
         return drive(self._run_turn(history, options), _manual_asker(self.ask))
@@ -228,7 +229,8 @@ class Compactor:
         return await adrive(run, _manual_asker(ask or self.ask))
 
     def accept(self, preview: Preview, *, actor: str = "manual") -> View:
-        """Save exactly the edits of *preview*. No strategy runs. Only *memory* may ask a model.
+        """Save exactly the edits of *preview* and return the view with them. Only local strategies
+        run. Only *memory* may ask a model.
 
         Later calls with this history, or one that continues it, show them. Signed thinking that a
         known continuation gained since is removed (AN-7). Raises ValueError for anything but a
@@ -238,7 +240,8 @@ class Compactor:
         return by_hand.accept(self.settings, self._cache, preview, actor, self.ask)
 
     def revert(self, history: Any, *ids: str | Edit, actor: str = "manual") -> View:
-        """Remove stored edits permanently: those with these *ids* (or edits), or all.
+        """Remove edits permanently: those with these *ids* (or edits), or if none is given, all.
+        Return the new view.
 
         A local strategy would repeat its edit, so the original message is stored as an edit in its
         place. If thinking is bound to its prefix (AN-7), signed thinking is removed from the first

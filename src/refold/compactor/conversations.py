@@ -45,7 +45,7 @@ class RequestHeader(NamedTuple):
         return cls(payload.field, copy_json(payload.body), copy_json(list(head)))
 
     def matches(self, payload: Payload, head: int) -> bool:
-        """Return whether *payload* has this header. Its first *head* entries are the system prompt.
+        """Return whether *payload* has this header. Its first *head* entries are its system prompt.
 
         A header with fewer system entries does not match: the new ones would be neither counted nor
         kept.
@@ -116,7 +116,8 @@ class ConversationState(NamedTuple):
 
     def respell(self, payload: Payload, entries: Sequence[Any]) -> "ConversationState | None":
         """Return this state with its entries as *payload* serialises them. *entries* are its
-        fingerprints. None if the content differs."""
+        fingerprints. None if the content, or more than `MAX_RESERIALIZED_ENTRIES` entries,
+        differ."""
         pairs = enumerate(zip(self.entries, entries, strict=False))
         differing = (at for at, (old, new) in pairs if old != new)
         changed = list(islice(differing, MAX_RESERIALIZED_ENTRIES + 1))
@@ -160,7 +161,7 @@ class ConversationCache:
 
     def match(self, payload: Payload) -> ConversationState | None:
         """Return the longest known conversation that is a prefix of *payload*, whatever its header:
-        first by identical entries, then by equal content."""
+        first by identical entries, then by equal content. None if there is none."""
         states = [
             state
             for state in self._longest_first()
@@ -196,7 +197,7 @@ class ConversationCache:
         return [state for state in self._states if all(map(state.stored.transcript.matches, edits))]
 
     def clear(self) -> None:
-        """Forget all conversations, since what was shown of them no longer holds."""
+        """Forget all conversations, because their views may no longer be valid."""
         self._states = ()
 
     def _replace(self, state: ConversationState, new: ConversationState) -> None:
@@ -289,5 +290,6 @@ class Session:
         return self.view
 
     def report(self, usage: Any) -> None:
-        """Learn from the usage that the provider reported for the latest view."""
+        """Learn from the usage that the provider reported for the latest view, see
+        `Compactor.report`."""
         self._report(self.view, usage)

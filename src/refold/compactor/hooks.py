@@ -48,7 +48,7 @@ class StrategyTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionEnded:
-    """A compaction has ended. Its edits, if any, are saved (or previewed)."""
+    """A compaction has ended, or was vetoed. Its edits, if any, are saved (or previewed)."""
 
     run: str
     started_at: float
@@ -116,9 +116,10 @@ Before = Callable[[View, CompactionStarted], Veto | Instructions | None]
 """Hook called with the current view before any model is asked. Its exceptions propagate, and other
 replies raise TypeError."""
 After = Callable[[View, CompactionEnded], None]
-"""Hook called with the resulting view after each compaction, even if vetoed or a preview."""
+"""Hook called with the resulting view after each compaction, even if vetoed or a preview. Its
+exceptions are logged."""
 OnEvent = Callable[[Event], None]
-"""Listener called with each event, see `Compactor(on_event=...)`."""
+"""Listener called with each event, see `Compactor(on_event=...)`. Its exceptions are logged."""
 
 
 # --- rows of the ledger -------------------------------------------------------------------------
@@ -208,7 +209,8 @@ def _edits_with_tokens(
 
 
 def _apply_in_turn(view: View, edits: Iterable[Edit]) -> Iterator[tuple[Edit, int, int]]:
-    """Yield each edit with the tokens before and after it."""
+    """Yield each edit with the estimated tokens before and after it; equal ones if it does not
+    apply."""
     stack = view.edit_stack()
     for edit in edits:
         before = stack.tokens_uncalibrated
@@ -245,7 +247,7 @@ def _row(
 
 
 def _without_cost(attempt: Attempt) -> Attempt:
-    """Return the attempt without cost, for its further edits. The first row has the cost."""
+    """Return the attempt without calls and cost, which only the row of its first edit has."""
     return replace(attempt, calls=0, cost=0.0)
 
 

@@ -99,7 +99,7 @@ def _is_answered(messages: Sequence[Message], request_at: int) -> bool:
 
 
 def _is_answer(messages: Sequence[Message], at: int) -> bool:
-    """Return whether the message has content besides thinking and is not part of a summary."""
+    """Return whether the message has parts besides thinking and is not part of a summary."""
     return any(
         not isinstance(part, Thinking) for part in messages[at].parts
     ) and not belongs_to_summary(messages, at)
@@ -175,8 +175,8 @@ def edits_after_revert(after: View, before: View) -> list[Edit]:
 
 def edits_dropping_late_thinking(view: View, edits: Sequence[Edit]) -> list[Edit]:
     """Return the edits that remove from *view* the signed thinking produced while one of *edits*,
-    which are now shown, was held back (AN-7). This depends only on stored data, so every process
-    does the same."""
+    which are now shown, had to wait (AN-7). This depends only on stored data, so every process does
+    the same."""
     if not view.profile.rules.binds or not edits:
         return []
     if not (signed := list(_iter_signed(view, 0, _removable_until(view)))):
@@ -244,7 +244,7 @@ def has_uncertain_thinking(view: View) -> bool:
 
 
 def _positions_of_late_thinking(edit: Edit, messages: Sequence[Message]) -> Iterator[int]:
-    """Yield the positions of assistant messages that came after *edit* while it was premature."""
+    """Yield the positions of the assistant messages after *edit* that came while it had to wait."""
     began = edit.stop
     for at in range(edit.stop, len(messages)):
         if messages[at].role != "assistant":
@@ -281,7 +281,7 @@ def _iter_signed(view: View, first: int, end: int) -> Iterator[ViewItem]:
 
 def _removable_until(view: View) -> int:
     """Return the position before which thinking may be removed: the start of the current turn if
-    the model is unknown (AN-6)."""
+    the model may require its thinking (AN-6), else the end."""
     messages, kind = view.transcript.messages, view.profile.rules.thinking
     return latest_turn_start(messages) if kind in ("unsure", "free") else len(messages)
 

@@ -141,7 +141,8 @@ def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0)
     """Return the edits of local strategies for the messages from position *since* on.
 
     *view* must have stored edits only: local strategies do not see each other's edits. Of two edits
-    of one message the smaller is used, or the earlier strategy's if they are equal.
+    of one message the smaller is used, or the earlier strategy's if they are equal. None is used
+    that makes its message no smaller.
     """
     best: dict[int, tuple[int, Edit]] = {}
     for strategy in strategies:
@@ -155,8 +156,8 @@ def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0)
 
 
 def count_pending(settings: Settings, pending: Any, codec: Codec) -> int:
-    """Estimate the tokens of *pending*: a number of tokens, a user's text, or entries in the wire
-    form of *codec*. Raises `FormatError`, and ValueError for a negative number."""
+    """Return the estimated tokens of *pending*: None (0), a number of tokens, a user's text, or one
+    entry or more in the form of *codec*. Raises `FormatError`, ValueError for a negative number."""
     if pending is None:
         return 0
     if isinstance(pending, int):
@@ -244,7 +245,7 @@ class Schedule:
         return cls(budget or settings.budget, settings.clock, pending)
 
     def check(self, state: ConversationState) -> Check:
-        """Return what is due and, if it is held back, why."""
+        """Return what is due for *state* and, if it is held back, why."""
         now = self.clock()
         idle = None if state.used_at is None else now - state.used_at
         moment = self.budget.observe(state.view, self.pending, state.mark, now, idle)
@@ -268,7 +269,7 @@ class Schedule:
         return state._replace(mark=LastAttempt(len(view.transcript), when, tokens, estimate))
 
     def _hold_reason(self, check: Check, state: ConversationState) -> str:
-        """Return why a due compaction is not tried again: the request has hardly grown since."""
+        """Return why a due compaction is not tried again: too little growth since; else ""."""
         mark, hysteresis = state.mark, self.budget.hysteresis
         if check.level != "hard" or check.is_periodic or mark.tokens is None or not hysteresis:
             return ""

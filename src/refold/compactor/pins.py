@@ -66,7 +66,8 @@ def _changing(strategy: Strategy, change: Callable[[View, Edit], Edit | None]) -
 
 
 def add_words(edit: Edit, text: str) -> Edit | None:
-    """Return *edit* with *text* added to the last of its messages that may carry it, or None."""
+    """Return *edit* with *text* added to the last user message without results that it shows; None
+    if it shows none."""
     shown = list(edit.insert)
     for place in reversed(range(len(shown))):
         if shown[place].role == "user" and not shown[place].results:
@@ -111,7 +112,8 @@ class Pins:
         return self.latest
 
     def add(self, at: int, message: Message, words: str = "") -> Edit:
-        """Pin *words* of the message at position *at*, or the whole message if *words* is empty."""
+        """Pin *words* of the message at position *at*, or the whole message if *words* is empty.
+        Return the pin."""
         shown = Message("user", (Text(words),)) if words else message
         by = f"{'pin' if words else WHOLE_MESSAGE_BY} {hash_message(shown).hex()}"
         pin = Edit(at, at + 1, (shown,), self._tip, by)
@@ -119,7 +121,7 @@ class Pins:
         return pin
 
     def remove(self, id: str) -> bool:
-        """Remove a pin and return whether it existed."""
+        """Remove the pin with this full id and return whether it existed."""
         is_there = any(pin.id == id for pin in self.load())
         if is_there:
             self._store.remove((id,))
@@ -129,8 +131,8 @@ class Pins:
 def keep_pinned(
     strategies: Iterable[Strategy], pins: Pins | None, *, reads: bool = True
 ) -> tuple[Strategy, ...]:
-    """Return *strategies* changed to keep pinned content visible, except local ones. Without
-    *reads* the pins as last read are used."""
+    """Return *strategies* changed to keep pinned content visible; local ones, and all without
+    *pins*, stay as they are. Without *reads* the pins as last read are used."""
     if pins is None:
         return tuple(strategies)
     run = partial(_keep_in_sight, pins.load if reads else lambda: pins.latest)

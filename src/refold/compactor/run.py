@@ -157,8 +157,8 @@ def _run(
 
 
 def _ending(taken: int, refused: list[str], ending: Ending | None) -> Ending:
-    """Return the ending of a run: by its edits, else by the strategy, else by why its edits were
-    refused."""
+    """Return the ending of a run: `applied` or `degraded` if it has edits, else the strategy's own,
+    else the reason of the first refusal, else `noop`."""
     if taken:
         return ending if ending and ending.outcome == "degraded" else Ending("applied", "")
     if ending:
@@ -195,7 +195,7 @@ def _attempt(
 MAX_ASKING_ROUNDS = 3
 """Maximum rounds of the strategies in one turn while they ask a model."""
 MAX_ROUNDS = 100
-"""Maximum rounds while they do not and each gains something."""
+"""Maximum rounds while they ask none and each gains something."""
 
 NAME_THE_MODEL = (
     "signed thinking of the current turn stays as it is behind what was compacted: no model is "
@@ -236,7 +236,8 @@ def force_turn(to: int | None, **options: Any) -> TurnOptions:
 def run_turn(
     settings: Settings, schedule: Schedule, state: ConversationState, options: TurnOptions
 ) -> TurnSteps[ConversationState]:
-    """Compact *state* if that is due and nothing holds it back, or if *options* force it."""
+    """Compact *state* if that is due and nothing holds it back, or if *options* force it. Return
+    the resulting state, or *state* if nothing is done."""
     check = schedule.check(state)
     if not options.forced and check.level != "hard":
         return state
@@ -274,7 +275,7 @@ def _start(
 
 @dataclass(frozen=True, slots=True)
 class CompactionRun:
-    """A compaction. Calling it returns the resulting state."""
+    """A compaction. Calling it returns a generator that returns the resulting state."""
 
     settings: Settings
     schedule: Schedule
@@ -285,7 +286,7 @@ class CompactionRun:
     started: CompactionStarted
 
     def __call__(self) -> TurnSteps[ConversationState]:
-        """Run hook, strategies, memory, store, ledger and events."""
+        """Run the hook, the strategies, memory, store and ledger, and emit the events."""
         settings, before = self.settings, self.before
         reply = settings.before(before.view, self.started) if settings.before else None
         if isinstance(reply, Veto):
@@ -370,8 +371,8 @@ class CompactionRun:
         return state._replace(version=UNREAD)
 
     def _stop_condition(self, state: ConversationState) -> Callable[[View], bool] | None:
-        """Return a condition besides the goal if the trigger is not a number of tokens: it no
-        longer fires."""
+        """Return a condition besides the goal, that the trigger no longer fires; None if it is a
+        number of tokens or periodic, or the compaction is forced."""
         if self.options.forced or self.check.threshold is not None or self.check.is_periodic:
             return None
         return lambda view: not self._is_over(state._replace(view=view), 0)
@@ -457,7 +458,7 @@ def flush_memory(
     memory: "MemoryFlush | None", before: View, after: View
 ) -> TurnSteps[tuple[Attempt, ...]]:
     """Store memories of what *after* hides and *before* does not, before the edits are saved.
-    Return a failed attempt if that fails."""
+    Return a failed attempt if that fails, else nothing."""
     if memory is None or after.edits == before.edits:
         return ()
     result = yield from memory.flush_hidden(before, after)
@@ -468,7 +469,7 @@ def flush_memory(
 
 def new_visible_edits(after: View, before: View) -> list[Edit]:
     """Return the edits made since *before* that *after* shows. An edit that a later one of the same
-    compaction hides was never sent. If saved, it would show after a rewind, before thinking that
+    compaction hides was never sent. If it were saved, a rewind would show it, before thinking that
     was signed without it (AN-7)."""
     visible = {id(applied.edit) for applied in after.visible_edits}
     return [edit for edit in after.edits[len(before.edits) :] if id(edit) in visible]

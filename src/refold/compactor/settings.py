@@ -120,7 +120,7 @@ class Settings:
         return edit.by == BY_HOOK or edit.by in self.local_names or is_by_local(edit.by)
 
     def fit(self, view: View) -> "Settings":
-        """Return these settings. A default budget gets a goal that fits *view*."""
+        """Return these settings; instead of a default budget, with one whose goal fits *view*."""
         if not self.has_default_budget:
             return self
         goal = default_goal(view)
@@ -147,18 +147,19 @@ class Settings:
         return set()
 
     def emit(self, event: Event) -> None:
-        """Pass an event to the listener."""
+        """Pass an event to the listener, if there is one. Its exceptions are logged."""
         if self.on_event is not None:
             call_safely(self.on_event, event)
 
     def record(self, rows: Sequence[LedgerRow]) -> None:
-        """Write rows to the ledger. Its failures are logged."""
+        """Write rows to the ledger, if there is one. Its exceptions are logged."""
         if self.ledger is not None:
             call_safely(self.ledger.record, rows)
 
 
 def list_strategies(strategies: Iterable[Strategy]) -> tuple[Strategy, ...]:
-    """Return *strategies* as a tuple. Raises ValueError if they are not a list."""
+    """Return *strategies* as a tuple. Raises ValueError for a single strategy, a string or anything
+    else that cannot be iterated."""
     is_list = isinstance(strategies, Iterable) and not isinstance(strategies, str)
     if not is_list or callable(strategies):
         raise ValueError(f"strategies are given in a list, not as {strategies!r}")
@@ -232,8 +233,8 @@ def default_strategies(target: int | None = None, *, asks: bool = False) -> tupl
 
 
 def summary_room(target: int | None) -> int:
-    """Return the cap of the last summary in a request of *target* tokens: a fifth of them, from 600
-    to 3,000, like the minimum of `SummarizeTo`."""
+    """Return the maximum tokens of the last summary in a request of *target* tokens: a fifth of
+    them, from 600 to 3,000, like the minimum of `SummarizeTo`; 3,000 without a target."""
     return 3_000 if target is None else max(600, min(3_000, target // 5))
 
 
@@ -275,7 +276,7 @@ _ACCEPTED_KINDS: Mapping[str, Mapping[str, Any]] = {
     "Attention.attend": {},
     "Nearness.embed": {},
 }
-"""Objects that a setting of this name takes. Empty if it takes only unnamed ones."""
+"""Objects that a setting of this name takes. Empty if it takes only what Python code gives."""
 _ACCEPTED_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
     int: (lambda value: type(value) is int, "a whole number"),
     float: (is_number, "a number"),
