@@ -211,7 +211,7 @@ def find_refetched(view: View, max_tokens: int | None = None) -> set[int]:
     They need not be equal, because clients add counts and times to tool output. Only the newest are
     returned, up to *max_tokens* together (default: a third of the view), and none with more than
     twice the view's tokens after it. If a call returns something different each time, such as a
-    test run, nothing was fetched again. """
+    test run, nothing was fetched again."""
     tokens_left = view.estimate // MAX_SHARE if max_tokens is None else max_tokens
     if not view.visible_edits:
         return set()
