@@ -134,6 +134,26 @@ def test_a_compactor_with_another_salt_finds_no_edits():
     assert [edit for edit in stranger(history).edits if "ClearToolResults" in edit.by] == []
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"salt": "tenant 2"},
+        {"count": lambda _: 1},
+        {"model": "gpt-5"},
+        {"format": "openai_chat"},
+        {"store": refold.MemoryStore()},
+    ],
+)
+def test_a_compactor_with_other_settings_reads_a_known_history_by_them(changes):
+    compact, history = compactor(), conversation(60)
+    compact(history)
+    settings = {"store": compact.settings.store, **changes}
+    fresh = refold.Compactor(STRATEGIES, refold.Budget(3_000, 1_500), **settings).show(history)
+    view = compact.with_settings(**changes).show(history)
+    assert view == fresh
+    assert (view.tokens, view.profile.model) == (fresh.tokens, fresh.profile.model)
+
+
 def test_a_list_that_was_changed_in_place_is_read_again():
     compact, history = compactor(trigger=10**6), conversation(5)
     compact(history)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from refold.budget.budget import Budget, Check, default_budget, require_budget
@@ -27,6 +28,9 @@ from refold.tokens.count import Counter, count_message
 
 if TYPE_CHECKING:  # slow to import and seldom needed
     from refold.memory import MemoryFlush
+
+CACHE_SETTINGS = ("store", "local", "format", "model", "count", "salt")
+"""Settings that a cached conversation depends on."""
 
 
 class Compactor:
@@ -100,7 +104,7 @@ class Compactor:
 
     def with_settings(self, **changes: Any) -> "Compactor":
         """Return a compactor with some of its `settings` replaced. It shares the usage reports, and
-        the conversation cache unless the store or the local strategies differ."""
+        the conversation cache unless a setting of `CACHE_SETTINGS` differs."""
         twin, settings = copy(self), self.settings
         twin.settings = replace(
             settings,
@@ -108,8 +112,9 @@ class Compactor:
             has_default_strategies=settings.has_default_strategies and "strategies" not in changes,
             has_default_budget=settings.has_default_budget and "budget" not in changes,
         )
-        if twin.settings.local != settings.local or twin.settings.store is not settings.store:
-            twin._cache = ConversationCache(settings.format)  # noqa: SLF001 - of this class
+        read = attrgetter(*CACHE_SETTINGS)
+        if read(twin.settings) != read(settings):
+            twin._cache = ConversationCache(twin.settings.format)  # noqa: SLF001 - of this class
         return twin
 
     def __call__(self, history: Any, *, budget: Budget | None = None, pending: Any = None) -> View:
