@@ -1,6 +1,7 @@
 """The errors that Refold raises on purpose, and checks of settings."""
 
 import math
+import sys
 from collections.abc import Iterable
 from inspect import iscoroutinefunction
 from typing import Any, SupportsIndex
@@ -56,8 +57,12 @@ def require_number(least: float, most: float, **settings: Any) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Return whether *value* is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Return whether *value* is a finite number that a float can hold."""
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) <= sys.float_info.max
+    )
 
 
 def require_callable(**settings: Any) -> None:

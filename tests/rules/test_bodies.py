@@ -82,6 +82,7 @@ THINKING, TOOLS, COMPACT = "clear_thinking_20251015", "clear_tool_uses_20250919"
         ([{"type": TOOLS, "keep": {"type": "tool_uses", "value": 0}}], 0),
         ([{"type": COMPACT, "trigger": {"type": "input_tokens", "value": 50_000}}], 0),
         ([{"type": COMPACT, "trigger": None}], 0),
+        ([{"type": COMPACT, "trigger": {"type": "input_tokens", "value": 10**400}}], 0),
         ([{"type": TOOLS}, {"type": THINKING}], 1),
         ([{"type": THINKING, "keep": {"type": "thinking_turns", "value": 0}}], 1),
         ([{"type": COMPACT, "trigger": {"type": "input_tokens", "value": 49_999}}], 1),
