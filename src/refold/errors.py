@@ -87,10 +87,10 @@ def as_names(setting: str, value: Iterable[str]) -> tuple[str, ...]:
     for anything but strings."""
     if isinstance(value, str):
         return (value,)
-    distinct = set(value) if isinstance(value, Iterable) else {None}
-    if not all(isinstance(name, str) for name in distinct):
+    names = list(value) if isinstance(value, Iterable) else [None]
+    if not all(isinstance(name, str) for name in names):
         raise ValueError(f"{setting} must be a list of names, not {value!r}")
-    return tuple(sorted(distinct))
+    return tuple(sorted(set(names)))
 
 
 __all__ = ["EditError", "FormatError", "ModelNotNamed", "RefoldError", "StoreError"]

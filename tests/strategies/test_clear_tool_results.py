@@ -207,6 +207,12 @@ def test_protect_accepts_a_single_tool_name() -> None:
     assert ClearToolResults(protect="Skill") == ClearToolResults(protect=["Skill"])
 
 
+@pytest.mark.parametrize("names", [None, 5, [None], [["Skill"]], [{"name": "Skill"}]])
+def test_protect_refuses_anything_but_names(names: object) -> None:
+    with pytest.raises(ValueError, match="protect must be a list of names"):
+        ClearToolResults(protect=names)
+
+
 @pytest.mark.parametrize("name", ["keep", "keep_tokens", "at_least", "min_tokens"])
 def test_negative_settings_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="at least 0"):
