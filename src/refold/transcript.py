@@ -137,11 +137,12 @@ class Transcript:
 
         They are computed on first use, because most turns end without an edit.
         """
-        done = len(self._hashed)
-        if done <= len(self.messages):
-            tips = accumulate(self.messages[done - 1 :], _next_tip, initial=self._hashed[-1])
-            self._hashed = self._hashed.extend(islice(tips, 1, None))
-        return self._hashed
+        hashed = self._hashed  # another thread may replace it meanwhile
+        if len(hashed) <= len(self.messages):
+            new = self.messages[len(hashed) - 1 :]
+            tips = accumulate(new, _next_tip, initial=hashed[-1])
+            self._hashed = hashed = hashed.extend(islice(tips, 1, None))
+        return hashed
 
     def __len__(self) -> int:
         return len(self.messages)

@@ -81,6 +81,22 @@ def test_tips_identify_prefixes_and_differ_by_salt():
     assert all(len(tip) == 32 for tip in list(transcript.tips)[1:])
 
 
+def test_tips_that_two_threads_compute_at_once_are_right():
+    messages, during = talk("a", "b", "c"), list[Transcript]()
+
+    class Slow(AppendLog):
+        """A log during whose reading another thread computes the tips too."""
+
+        def __getitem__(self, index):
+            if during:
+                during.pop().tips  # noqa: B018 - computes them
+            return super().__getitem__(index)
+
+    transcript = Transcript(Slow(messages), AppendLog([""]))
+    during.append(transcript)
+    assert transcript.tips == transcript.tips == Transcript.of(messages).tips
+
+
 @pytest.mark.parametrize(
     "message",
     [
