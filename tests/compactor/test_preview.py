@@ -117,6 +117,13 @@ def test_an_amendment_that_is_blank_or_not_smaller_is_refused(text, says):
         preview.amend(preview.edits[0].id, text)
 
 
+def test_an_amended_preview_still_tells_whether_it_fits_its_goal():
+    preview = compactor(ScriptedModel(["A summary."])).preview(conversation(40))
+    amended = preview.amend(preview.edits[0].id, "word " * 2_000)
+    assert amended.view.goal == preview.view.goal == 1_000 < amended.view.tokens
+    assert not amended.view.fits
+
+
 def test_only_summaries_that_the_preview_made_can_be_amended():
     history = conversation(40)
     clear = refold.Compactor(

@@ -112,6 +112,7 @@ class Preview:
         view = self.view.revert().apply_valid(map(swap, self.view.edits))
         if view.estimate >= self.view.revert(edit.id).estimate:
             raise EditError("the summary is not smaller than what it stands for")
+        view = replace(view, goal=self.view.goal)
         return replace(self, view=view, edits=tuple(map(swap, self.edits)))
 
 
