@@ -256,6 +256,19 @@ def test_the_ledger_may_be_separate_from_the_store():
     assert compact.settings.store.ledger() == ()
 
 
+def test_a_ledger_that_is_an_empty_list_is_used():
+    class Rows(list):
+        def record(self, rows):
+            self.extend(rows)
+
+        def ledger(self, edit=None):
+            return [row for row in self if edit in {None, row.edit}]
+
+    book = Rows()
+    compactor([Summarize(keep=6)], ledger=book)(conversation(40))
+    assert [row.outcome for row in book] == ["applied"]
+
+
 def test_a_store_without_ledger_methods_can_be_used():
     class Bare:
         def __init__(self):

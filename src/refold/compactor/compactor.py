@@ -87,7 +87,7 @@ class Compactor:
             count,
             reports or reports_for(count),
             salt,
-            ledger or as_ledger_store(store),
+            as_ledger_store(store) if ledger is None else ledger,
             before,
             after,
             on_event,
