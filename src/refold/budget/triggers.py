@@ -238,12 +238,15 @@ class Never(Trigger):
 
 @dataclass(frozen=True, init=False)
 class _Combination(Trigger):
-    """Several *terms*. Terms of the same class are flattened. Raises ValueError without any."""
+    """Several *terms*. Terms of the same class are flattened. Raises ValueError without any, and
+    for a number of tokens, which is `Tokens(number)` here."""
 
     terms: tuple[Trigger, ...]
 
     def __init__(self, *terms: Trigger) -> None:
         _refuse_if(not terms, f"{type(self).__name__} takes at least one trigger")
+        for term in terms:
+            _refuse_if(not callable(term), f"{term!r} is no trigger, as Tokens(100_000) is")
         flat = (term.terms if isinstance(term, type(self)) else (term,) for term in terms)
         object.__setattr__(self, "terms", tuple(chain.from_iterable(flat)))
 
