@@ -71,6 +71,12 @@ def test_opening_a_missing_file_read_only_is_an_error_and_creates_nothing(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_opening_a_name_that_is_too_long_is_a_store_error(tmp_path) -> None:
+    for is_read_only in (True, False):
+        with pytest.raises(StoreError, match="n" * 300):
+            open_store(str(tmp_path / ("n" * 300)), read_only=is_read_only)
+
+
 def test_opening_a_missing_sqlite_store_read_only_creates_nothing(tmp_path) -> None:
     with pytest.raises(StoreError, match="No such file"):
         SQLiteStore(tmp_path / "none.db", read_only=True)

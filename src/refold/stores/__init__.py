@@ -32,9 +32,13 @@ def open_store(
 
 
 def require_file(address: str) -> None:
-    """Raise `StoreError` if *address* names a missing file."""
+    """Raise `StoreError` if *address* names a file that is missing or cannot be looked up."""
     file = file_path(address)
-    if file is not None and not file.exists():
+    try:
+        is_missing = file is not None and not file.exists()
+    except OSError as error:  # such as a name that is too long
+        raise StoreError(f"{address}: cannot read: {error.strerror}") from error
+    if is_missing:
         raise StoreError(f"{address}: there is no such store")
 
 
