@@ -28,7 +28,10 @@ import pytest
 from benchmarks.replay import expand_groups
 
 import refold
+from refold.compactor.hooks import CompactionStarted, build_rows
+from refold.compactor.late_edits import STRIP_THINKING_BY
 from refold.core.view import View
+from refold.edits import Edit
 from refold.gateway.pipeline.request_kind import Cap
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.responses import strip_reasoning
@@ -1053,6 +1056,35 @@ def test_thinking_after_a_compaction_block_is_compared_in_linear_time() -> None:
     compare = lambda pair: refold.check(pair[0], before=pair[1])  # noqa: E731 - what is measured
     assert not any(fault.rule == "AN-7" for fault in compare(requests(9)))
     assert grows(compare, requests, (1_000, 4_000), 0.25) <= WORST
+
+
+def _replace_all(many: int) -> tuple[View, list[Edit]]:
+    """Return a view of *many* messages, and an edit of each: half of them remove thinking."""
+    view = View.of([Message("assistant", (Text(f"step {at}"),)) for at in range(many)])
+    bare = Message("assistant", (Text("so"),))
+    makers = "ClearToolResults()", STRIP_THINKING_BY
+    return view, [view.replace(at, bare, makers[at % 2]) for at in range(many)]
+
+
+def test_the_ledger_rows_of_many_edits_are_built_in_time_linear_in_their_number() -> None:
+    """8,000 edits used to take half a minute: each was compared with all that remove thinking."""
+    fields = {"run": "", "actor": "", "trigger": "", "model": ""}
+    start = CompactionStarted(when=0, action="compact", tokens=9, goal=1, **fields)
+    build = lambda pair: build_rows(start, *pair, [])  # noqa: E731 - what is measured
+    assert len(build(_replace_all(10))) == 5
+    assert grows(build, _replace_all, (500, 2_000)) <= WORST
+
+
+def test_edits_that_a_summary_hides_are_added_in_time_linear_in_their_number() -> None:
+    """8,000 used to take two minutes, if they were saved after the summary that hides them."""
+
+    def add(pair: tuple[View, list[Edit]]) -> View:
+        view, edits = pair
+        summary = view.fold(0, len(view.transcript), user("All steps."))
+        return view.apply(summary, *edits)
+
+    assert len(add(_replace_all(10)).visible_edits) == 1
+    assert grows(add, _replace_all, (500, 2_000)) <= WORST
 
 
 # --- whole requests --------------------------------------------------------------------------------

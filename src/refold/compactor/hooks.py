@@ -140,7 +140,7 @@ def build_rows(
     )
     rows = list[LedgerRow]()
     stripping = [edit for edit in fresh if edit.by == late_edits.STRIP_THINKING_BY]
-    by_id = {edit.id: edit for edit in fresh if edit not in stripping}
+    by_id = {edit.id: edit for edit in fresh if edit.by != late_edits.STRIP_THINKING_BY}
     for attempt in attempts:
         steps = list(_edits_with_tokens(attempt, by_id))
         rows.append(_row(head, view, attempt, *(steps[0] if steps else ())))

@@ -23,7 +23,7 @@ class VisibleEdit(NamedTuple):
 
 
 class EditStack:
-    """A mutable builder of views. Adding a visible edit costs time for that edit only."""
+    """A mutable builder of views. Adding an edit that shows costs time for that edit only."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class EditStack:
         self.estimate += after - before
 
     def _refuse_crossing(self, edit: Edit) -> None:
-        for below in self.edits:
+        for below in self.edits if edit.stop - edit.start > 1 else ():  # no cut inside a message
             first, second = sorted((edit, below), key=lambda each: each.start)
             if first.start < second.start < first.stop < second.stop:
                 raise EditError(f"{_describe(edit)} cuts through edit {below.id}")
