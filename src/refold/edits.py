@@ -1,8 +1,9 @@
 """Edits, the only kind of change; the outcome of the strategy run that made them; and what they
 hide."""
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Literal, NamedTuple, get_args
@@ -43,6 +44,20 @@ def name_edit(edit: str | Edit) -> str:
     if not isinstance(name, str):
         raise EditError(f"name an edit by its id, as `view.edits` has it, not by {edit!r}")
     return name
+
+
+def find_by_ids(edits: Sequence[Edit], ids: Iterable[str | Edit]) -> list[Edit]:
+    """Return the edits with these ids or unique prefixes of ids, in this order. *edits* are sorted
+    by id. Raises `EditError`."""
+    matches = list[Edit]()
+    for id in map(name_edit, ids):
+        at = bisect_left(edits, id, key=lambda edit: edit.id)
+        alike = [edit for edit in edits[at : at + 2] if id and edit.id.startswith(id)]
+        if len(alike) != 1:
+            count = "no edit" if not alike else "more than one edit"
+            raise EditError(f"{count} of this view starts with {id!r}")
+        matches += alike
+    return matches
 
 
 Outcome = Literal["applied", "noop", "rejected", "degraded", "failed", "no_headroom"]

@@ -1,6 +1,6 @@
 """A view: what the model sees, a pure function of a transcript and its edits."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from typing import Any
 from refold.codecs.codec import Payload
 from refold.core.edit_stack import EditStack, Piece, VisibleEdit, check_edit, flatten, render
 from refold.core.profile import CountedTranscript, Profile, ViewItem
-from refold.edits import Attempt, Edit, Losses, edit_id, name_edit
+from refold.edits import Attempt, Edit, Losses, edit_id, find_by_ids
 from refold.errors import EditError
 from refold.messages import Message
 from refold.transcript import AppendLog, Transcript
@@ -274,16 +274,12 @@ class View:
     def find_all(self, ids: Iterable[str | Edit]) -> list[Edit]:
         """Return the edits with these ids or unique prefixes of ids, in this order; an `Edit`
         stands for its id. Raises `EditError`."""
-        edits = {edit.id: edit for edit in self.edits}
-        names, matches = sorted(edits), list[Edit]()
-        for id in map(name_edit, ids):
-            at = bisect_left(names, id)
-            alike = [name for name in names[at : at + 2] if id and name.startswith(id)]
-            if len(alike) != 1:
-                count = "no edit" if not alike else "more than one edit"
-                raise EditError(f"{count} of this view starts with {id!r}")
-            matches.append(edits[alike[0]])
-        return matches
+        return find_by_ids(self._edits_by_id, ids)
+
+    @cached_property
+    def _edits_by_id(self) -> list[Edit]:
+        latest = {edit.id: edit for edit in self.edits}
+        return [latest[id] for id in sorted(latest)]
 
     def unfold(self, id: str | Edit) -> list[Any]:
         """Return what an edit hides: wire entries if the view came from a payload, otherwise
