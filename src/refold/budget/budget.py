@@ -262,7 +262,8 @@ def read_figures(view: View, floor: int = 0) -> Figures:
 
 
 def count_calls(view: View) -> int:
-    """Return the number of model calls in a conversation's history."""
+    """Return the number of the model's messages in a conversation's history: one for each call, or
+    several if the wire form gives each part an entry (OpenAI Responses)."""
     return sum(message.role == "assistant" for message in view.transcript.messages)
 
 
