@@ -5,8 +5,10 @@ import logging
 import shutil
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import pytest
 from hypothesis import given, settings
@@ -207,3 +209,22 @@ def test_d7_a_gateway_reports_a_replaced_store_and_writes_its_edits_to_the_new_o
         assert (
             after(chat_request(61), "openai_chat", credential="b").edits == second.edits
         )  # which had sent nothing since
+
+
+def test_a_sidecar_that_threads_write_and_check_at_once_was_not_replaced(tmp_path) -> None:
+    store, written = SidecarStore(tmp_path / "a.refold"), Event()
+
+    def check() -> None:
+        while not written.is_set():
+            store.version()
+
+    with ThreadPoolExecutor() as pool:
+        checks = [pool.submit(check) for _ in range(4)]
+        try:
+            for number in range(100):
+                store.save([edit(str(number))])
+        finally:
+            written.set()
+        for each in checks:
+            each.result()
+    assert store.replacements == 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, Self
 
 from refold.edits import Edit
@@ -50,7 +50,7 @@ class SidecarStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.fsdecode(path))
-        self._lock = Lock()
+        self._lock = RLock()
         self._read_version: int | None = None
         self._file_state: tuple[int, int] | None = None
         self.replacements = 0
@@ -93,14 +93,15 @@ class SidecarStore:
 
     def version(self) -> int:
         """Return a number that changes with the file; 0 without one. Raises `StoreError`."""
-        try:
-            status = self.path.stat()
-        except FileNotFoundError:
-            self._note_file(None)
-            return 0
-        except (OSError, ValueError) as error:
-            raise self._error("read", error) from error
-        self._note_file((status.st_ino, status.st_size))
+        with self._lock:  # so that no older size is noted after a newer one
+            try:
+                status = self.path.stat()
+            except FileNotFoundError:
+                self._note_file(None)
+                return 0
+            except (OSError, ValueError) as error:
+                raise self._error("read", error) from error
+            self._note_file((status.st_ino, status.st_size))
         return hash((status.st_ino, status.st_size, status.st_mtime_ns))
 
     def _note_file(self, file: tuple[int, int] | None) -> None:
@@ -216,8 +217,7 @@ def replay(data: bytes) -> SidecarContent:
 
 
 def refuse_foreign(data: bytes) -> None:
-    """Raise `StoreError` unless *data* begins as a sidecar does, or is empty or too short to
-    say."""
+    """Raise `StoreError` unless *data* begins as a sidecar, as far as it goes."""
     head = data.partition(TORN[:-1])[0][: len(START)]
     if not START.startswith(head):
         raise StoreError("not a Refold sidecar: its first line is not that of one")
