@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Barrier
 
@@ -16,7 +17,9 @@ from refold.edits import Edit
 from refold.errors import StoreError
 from refold.messages import user
 from refold.stores import SidecarStore, SQLiteStore, open_store
+from refold.stores.edit_json import dump_edit
 from refold.stores.schema import SQLITE_MIGRATIONS
+from refold.stores.sqlite import SQLiteDatabase
 from refold.stores.store import LedgerRow
 
 NOBODY = 65_534
@@ -115,6 +118,30 @@ def test_writes_of_a_process_that_was_killed_are_read(file) -> None:
     assert "edits.db-wal" in beside(file)
     with SQLiteStore(file, read_only=True) as store:
         assert list_summaries(store) == []
+
+
+def test_a_load_from_a_read_only_store_does_not_try_to_mark_edits_as_used(file) -> None:
+    """Each load failed to, and then opened the file anew."""
+    with SQLiteStore(file) as store, store._database.transaction() as connection:
+        connection.execute("UPDATE edits SET used = used - 100")
+    with SQLiteStore(file, read_only=True) as store:
+        versions = {(tuple(list_summaries(store)), store.version()) for _ in range(3)}
+        assert len(versions) == 1
+
+
+def test_writes_of_an_older_version_to_an_open_file_are_seen(tmp_path) -> None:
+    """The file is read from a copy in memory, which its writer does not change."""
+    writer = SQLiteDatabase(str(tmp_path / "old.db"), 1.0, "FULL", SQLITE_MIGRATIONS[:4])
+    insert = "INSERT INTO edits (id, tip, json) VALUES (?, ?, ?)"
+    with SQLiteStore(tmp_path / "new.db") as new, closing(writer):
+        for name in ("a", "b", "c"):
+            with writer.transaction() as connection:
+                connection.execute(insert, (edit(name).id, "t1", dump_edit(edit(name))))
+            if name == "a":
+                reader = SQLiteStore(tmp_path / "old.db", read_only=True)
+            new.save([edit(name)])
+            assert list_summaries(reader) == list_summaries(new)
+        reader.close()
 
 
 @pytest.mark.parametrize("version", range(len(SQLITE_MIGRATIONS)))

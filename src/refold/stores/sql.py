@@ -132,6 +132,8 @@ class SQLStore(DatabaseClient):
     """A store in an SQL database. Subclasses define the database and the statements."""
 
     _statements: Statements
+    _notes_use = True
+    """Whether a load marks edits as used; False if the store is only read."""
 
     def load(self, tips: Sequence[str]) -> Sequence[Edit]:
         """Return every edit made for one of *tips*, in the order in which they were saved.
@@ -141,7 +143,7 @@ class SQLStore(DatabaseClient):
         with self._database.connection("read") as connection:
             rows = connection.execute(self._statements.load, (wanted,)).fetchall()
             edits = tuple(load_edit(text) for text, *_ in rows)
-        unnoted = [id for _, id, is_due in rows if is_due]
+        unnoted = [id for _, id, is_due in rows if is_due and self._notes_use]
         return self._note_use(unnoted, wanted, edits) if unnoted else edits
 
     def _note_use(self, ids: Sequence[str], wanted: Any, edits: Sequence[Edit]) -> Sequence[Edit]:
@@ -229,8 +231,7 @@ class SQLStore(DatabaseClient):
         return Pruned(edits, rows)
 
     def _pages(self, statement: str) -> Iterator[tuple[int, int]]:
-        """Yield bounds of `seq` (start exclusive) with `PAGE_ROWS` rows between them, the last with
-        fewer."""
+        """Yield bounds of `seq` (start exclusive) with at most `PAGE_ROWS` rows between them."""
         first = -1
         while True:
             with self._database.connection("read") as connection:

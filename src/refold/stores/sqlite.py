@@ -64,7 +64,7 @@ class SQLiteDatabase:
         self._read_only = read_only and path != MEMORY
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
-        self._is_closed = False
+        self._is_closed = self._is_copy = False
         self._writes = 0
         self._rest_stamp: Stamp | None = None
         self._inodes: dict[str, Inode | None] = {}
@@ -140,7 +140,7 @@ class SQLiteDatabase:
             if not self._read_only:
                 self._remove_leftovers()
             self._inodes[""] = None  # the new file may get the same inode
-        if self._read_only and self._connection and _stamp_at_rest(self.path) != self._rest_stamp:
+        if self._read_only and self._connection and self._may_be_stale():
             self._disconnect()
         if self._connection is None:
             if self._is_closed:
@@ -171,7 +171,8 @@ class SQLiteDatabase:
         connection.create_function("LOWER", 1, str.lower, deterministic=True)
         try:
             if self._read_only:
-                connection = upgrade_copy(connection, *schema)
+                upgraded = upgrade_copy(connection, *schema)
+                self._is_copy, connection = upgraded is not connection, upgraded
                 connection.execute("PRAGMA query_only = 1")
             else:
                 connection.execute(f"PRAGMA synchronous = {self._synchronous}")
@@ -213,6 +214,11 @@ class SQLiteDatabase:
             inode = self._inodes[suffix]
             if inode is not None and _inode(self.path + suffix) == inode:
                 Path(self.path + suffix).unlink(missing_ok=True)
+
+    def _may_be_stale(self) -> bool:
+        """Return whether the file may have changes that the read-only connection does not see."""
+        stamp = _stamp_at_rest(self.path)
+        return stamp != self._rest_stamp or (stamp is None and self._is_copy)
 
     def _refuse_changed(self) -> None:
         if self._has_changed_at_rest():
@@ -361,6 +367,7 @@ class SQLiteStore(sql.SQLStore):
         super().__init__(
             SQLiteDatabase(os.fsdecode(path), timeout, synchronous, read_only=read_only)
         )
+        self._notes_use = not read_only
         self._database.open()
 
     @property
