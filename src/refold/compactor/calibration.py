@@ -208,22 +208,22 @@ def _fit(increments: tuple[Increment, ...]) -> Scale | None:
     little."""
     if sum(increment.came for increment in increments) < MIN_TOTAL_TOKENS:
         return None
-    middle = _middle((increment.ratio, increment.came) for increment in increments)
+    middle = _weighted_median((increment.ratio, increment.came) for increment in increments)
     lowest, highest = middle / MAX_RATIO_DEVIATION, middle * MAX_RATIO_DEVIATION
     alike = [increment for increment in increments if lowest <= increment.ratio <= highest]
     came = sum(increment.came for increment in alike)
     ratio = sum(increment.ratio * increment.came for increment in alike) / came
-    beside = median(increment.reported - ratio * increment.estimated for increment in increments)
-    if beside >= 0:
-        return Scale(ratio, round(beside))
+    constant = median(increment.reported - ratio * increment.estimated for increment in increments)
+    if constant >= 0:
+        return Scale(ratio, round(constant))
     # no hidden prompt: the line goes through the origin
-    through = median(increment.reported / max(1, increment.estimated) for increment in increments)
-    return Scale(min(max(through, BOUNDS[0]), BOUNDS[1]))
+    ratio = median(increment.reported / max(1, increment.estimated) for increment in increments)
+    return Scale(min(max(ratio, BOUNDS[0]), BOUNDS[1]))
 
 
-def _middle(weighed: Iterable[tuple[float, int]]) -> float:
-    """Return the weighted median."""
-    ordered = sorted(weighed)
+def _weighted_median(pairs: Iterable[tuple[float, int]]) -> float:
+    """Return the median of the first figures of *pairs*, weighted by the second ones."""
+    ordered = sorted(pairs)
     sums = list(accumulate(weight for _, weight in ordered))
     return ordered[bisect_left(sums, sums[-1] / 2)][0]
 
