@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
-from refold.stores.edit_json import dump_edit, dump_row, load_edit, load_row
+from refold.stores.edit_json import (
+    dump_edit,
+    dump_row,
+    edit_fields,
+    load_edit,
+    load_row,
+    read_edit,
+)
 from refold.stores.store import LedgerRow
 
 chars = st.characters() | st.sampled_from('\ud83d\ude00\ud800\udfff\x00\u2028\u0085\\"\n😀中')
@@ -151,6 +158,16 @@ def test_an_edit_with_an_amended_text_keeps_its_id():
 def test_a_broken_edit_is_refused_with_a_clear_error(line, says):
     with pytest.raises(StoreError, match=says):
         load_edit(line)
+
+
+def test_results_nested_in_results_without_end_are_refused():
+    """They ended in a RecursionError, so that the whole file could not be read."""
+    part = {"type": "text", "text": "x"}
+    for _ in range(5_000):
+        part = {"type": "tool_result", "id": "t", "content": [part]}
+    document = {**edit_fields(EDIT), "insert": [{"role": "user", "parts": [part]}]}
+    with pytest.raises(StoreError, match="cannot hold a part of type 'tool_result'"):
+        read_edit(document)
 
 
 def test_every_field_of_a_row_is_written():

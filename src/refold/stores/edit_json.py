@@ -155,11 +155,10 @@ def _read_part(value: Any) -> Part:
 
 def _read_content(value: JsonObject) -> tuple[Part, ...]:
     items = _field(value, "content", list) if "content" in value else ()
-    parts = tuple(map(_read_part, items))
-    for part in parts:
-        if not isinstance(part, Text | Media | Opaque):
-            raise StoreError(f"a tool result cannot hold a part of type {TYPES[type(part)]!r}")
-    return parts
+    for item in items:  # before they are read, since results may be nested without end
+        if (kind := _field(item, "type", str)) in PARTS and PARTS[kind] not in CONTENT:
+            raise StoreError(f"a tool result cannot hold a part of type {kind!r}")
+    return tuple(map(_read_part, items))
 
 
 PARTS: Mapping[str, type[Part]] = {
@@ -171,6 +170,7 @@ PARTS: Mapping[str, type[Part]] = {
     "opaque": Opaque,
 }
 TYPES: Mapping[type[Part], str] = {part: kind for kind, part in PARTS.items()}
+CONTENT = frozenset({Text, Media, Opaque})
 
 
 # --- ledger rows -----------------------------------------------------------------------------
