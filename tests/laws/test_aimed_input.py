@@ -1091,13 +1091,13 @@ def test_edits_that_a_summary_hides_are_added_in_time_linear_in_their_number() -
 def test_edits_are_unfolded_one_by_one_in_time_linear_in_their_number() -> None:
     """All ids were sorted again for each: 3,000 edits took four seconds."""
 
-    def edited(many: int) -> View:
+    def apply_all(many: int) -> View:
         view, edits = _replace_all(many)
         return view.apply(*edits)
 
     unfold = lambda view: [view.unfold(edit.id) for edit in view.edits]  # noqa: E731 - measured
-    assert len(unfold(edited(10))) == 10
-    assert grows(lambda view: unfold(replace(view)), edited, (500, 2_000)) <= WORST
+    assert len(unfold(apply_all(10))) == 10
+    assert grows(lambda view: unfold(replace(view)), apply_all, (500, 2_000)) <= WORST
 
 
 # --- whole requests --------------------------------------------------------------------------------

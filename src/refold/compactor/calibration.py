@@ -208,7 +208,7 @@ def _fit(increments: tuple[Increment, ...]) -> Scale | None:
     little."""
     if sum(increment.came for increment in increments) < MIN_TOTAL_TOKENS:
         return None
-    middle = _weighted_median((increment.ratio, increment.came) for increment in increments)
+    middle = _find_weighted_median((increment.ratio, increment.came) for increment in increments)
     lowest, highest = middle / MAX_RATIO_DEVIATION, middle * MAX_RATIO_DEVIATION
     alike = [increment for increment in increments if lowest <= increment.ratio <= highest]
     came = sum(increment.came for increment in alike)
@@ -221,7 +221,7 @@ def _fit(increments: tuple[Increment, ...]) -> Scale | None:
     return Scale(min(max(ratio, BOUNDS[0]), BOUNDS[1]))
 
 
-def _weighted_median(pairs: Iterable[tuple[float, int]]) -> float:
+def _find_weighted_median(pairs: Iterable[tuple[float, int]]) -> float:
     """Return the median of the first figures of *pairs*, weighted by the second ones."""
     ordered = sorted(pairs)
     sums = list(accumulate(weight for _, weight in ordered))
