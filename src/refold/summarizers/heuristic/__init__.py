@@ -54,9 +54,10 @@ class RuleSummary:
 
     It states the requests, the rules, the state of the work and the decisions, and quotes the lines
     that later work most likely needs and that nothing else in the request shows
-    (docs/summaries.md). It always reads the original messages, never an earlier summary of them. Of
-    more than a million tokens it reads the newest in full (fewer of a longer span that an earlier
-    summary covers), and of older messages people's words and the changes of files and plans.
+    (docs/summaries.md). It always reads the original messages, and of an earlier summary of them
+    only what others wrote into it. Of more than a million tokens it reads the newest in full (fewer
+    of a longer span that an earlier summary covers), and of older messages people's words and the
+    changes of files and plans.
     """
 
     beside: Sequence[Message] = field(default=(), repr=False)
@@ -65,8 +66,8 @@ class RuleSummary:
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
-        """Summarise `messages[start:stop]` in at most *max_tokens* tokens, wrapped. The text is
-        empty if nothing useful fits."""
+        """Summarise `messages[start:stop]`. With its wrapper, which is added later, the text has at
+        most *max_tokens* tokens. It is empty if nothing useful fits."""
         yield from ()
         count = view.profile.count
         material = read_material(read_source(view, start, stop), self.beside)
@@ -159,9 +160,9 @@ def _read_standing(
     beside: Sequence[Message],
     names: Iterable[str],
 ) -> State:
-    """Return the state of the work after the hidden *steps*, starting from *earlier* summaries,
-    without what stays visible: the steps *after* them and the messages *beside* the summary, from
-    senders with *names*."""
+    """Return the state of the work after the hidden *steps*, starting from that of *earlier*
+    summaries, without what the visible steps *after* them supersede. Note as in sight the requests
+    in those and in the messages *beside* the summary, also with each of the senders' *names*."""
     state = read_state(steps, earlier)
     drop_superseded(state, after)
     seen = [step.text for step in (*read_steps(beside), *after) if step.kind == "request"]
@@ -203,7 +204,7 @@ def _add_excerpts(
     max_tokens: int,
     count: Callable[[str], int],
 ) -> str:
-    """Return the *fixed* sections with as many excerpts as fit into *max_tokens* tokens."""
+    """Return the *fixed* sections, never cut, with as many excerpts as fit into *max_tokens*."""
     text = _join(*fixed)
     shown = {*names_in(text), *material.shown_names}
     selection = Selection(excerpts, material.work, shown, material.answer_share)
@@ -252,7 +253,7 @@ def names_in(text: str) -> Iterator[str]:
 
 
 def _code_share(blocks: Iterable[Block]) -> float:
-    """Return the share of blocks from tools that show or change source code; 1.0 without blocks."""
+    """Return the share of tools' blocks that show source code or a change; 1.0 without blocks."""
     kinds = Counter(block.kind for block in blocks if block.kind not in {*TALK, *TURNS})
     return (kinds["source"] + kinds["written"]) / kinds.total() if kinds else 1.0
 

@@ -52,7 +52,7 @@ and those that return a skill's text."""
 MAX_OUTPUT = 100_000
 """Maximum characters read of git's output for a commit."""
 RAN = "ran"
-"""Outcome of a command whose exit code is a later one's. A failure of that follows it."""
+"""Outcome if the exit code is a later command's, whose failure is added: `ran, then exit 1`."""
 
 
 # --- the outcome of one call ----------------------------------------------------------------------
@@ -121,12 +121,12 @@ _NONE = frozenset({"", "0", "(no output)", "(Bash completed with no output)"})
 
 
 def is_agent(tool: str) -> bool:
-    """Return whether a tool gives a task to another agent."""
+    """Return whether a tool, by its name, gives a task to another agent."""
     return bool(_AGENT.match(tool))
 
 
 def read_words(text: str) -> str:
-    """Return the output of a call without the exit code and the call's own arguments."""
+    """Return the output of a call without repeated arguments, and without markup at its ends."""
     if _CALL_REPEATED.match(text) and (answer := _ANSWER.search(text.rpartition(_ANSWERED)[2])):
         return answer[1]
     text = text.partition(_ARGUMENTS)[0]
@@ -137,8 +137,8 @@ def read_words(text: str) -> str:
 
 
 def read_outcome(step: Step, check: str, checks: shell.CommandSpan) -> str:
-    """Return the outcome of a call. *check* names the *checks* that it runs. If a check or work has
-    no exit code of its own, its output decides. A search that finds no error is `ok`."""
+    """Return the outcome of a call. *check* names the *checks* that it runs, if any. If a check or
+    work has no exit code of its own, its output decides. A search that finds no error is `ok`."""
     effect, text, outcome = step.effect, step.text, step.outcome
     if not effect.command:  # an exit code in a page or report is not the call's own
         return outcome if step.is_error or step.is_running else "ok"
@@ -184,9 +184,9 @@ def find_executed_part(command: str) -> str:
 
 
 def keep_certain_effects(step: Step, paths: Iterable[str]) -> Step:
-    """Return a result step with only the file effects that are certain: all if its call worked,
-    else those before a failed command's last line, or the *paths* that another agent reports as
-    changed."""
+    """Return a result step with only its certain file effects: all if its call worked; those before
+    the last line or `;` of a command that failed; of an agent that worked, changes of those *paths*
+    that it reports as changed."""
     effect, done = step.effect, ""
     if step.has_effect and not is_agent(effect.tool):
         return step
@@ -252,7 +252,7 @@ def _find_head(words: Words) -> Words:
 
 def find_outcome_line(text: str, *, failed: bool, printed: bool) -> str:
     """Return the line that tells the outcome of a call: the first fields of JSON, the error of a
-    *failed* call, the last line that a command *printed*, the first line of a tool's answer."""
+    *failed* call, the last line that a command *printed*, else the first line; or empty."""
     value = parse_or_none(text) if text[:1] in "{[" else None
     if isinstance(value, dict | list):
         error = text_at(value, "error") if failed else ""
@@ -293,8 +293,8 @@ def tell_check(step: Step, name: str, outcome: str, *, is_commit: bool) -> str:
 
 
 def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> str:
-    """Return the *outcome* of a check with its figures or error line. For a commit return branch,
-    hash and subject, or if they are not printed the *subject* from its command."""
+    """Return the *outcome* of a check with its figures or error line. For a commit that worked
+    return branch, hash and subject, or if they are not printed the *subject* from its command."""
     if COMMIT.search(command) and (match := COMMITTED.search(text)):  # a later push may fail
         return f"{match[1]} {one_line(match[2], 100)}"
     if outcome == "ok" and COMMIT.search(command):  # figures in its output are another command's
@@ -310,7 +310,7 @@ def write_outcome(command: str, text: str, outcome: str, subject: str = "") -> s
 def find_committed(staged: Mapping[str, bool], text: str) -> Iterator[str]:
     """Yield those of the *staged* files that a commit contains, by its output. Git names each new
     or deleted file (True in *staged*) and counts all files. If it counts fewer than are staged,
-    only the named ones are certain."""
+    only the named ones are certain. Yield all if it prints no count or several."""
     text = text[:MAX_OUTPUT]
     counts, names = _COUNTED.findall(text), _NAMED.findall(text)
     if len(counts) != 1:
@@ -367,12 +367,12 @@ class Action(NamedTuple):
     outcome: str
     times: int = 1
     rank: int = 2
-    """1 for preparation, short scripts, failed looks; 0 for failures with a workaround; else 2."""
+    """1 for preparation, short scripts, failed looks, refusals; 0 after a workaround; else 2."""
 
     program: str = ""
-    """Program or tool of a failed call."""
+    """Program and subcommand, or tool; empty for a call known from an earlier summary."""
     at: int = -1
-    """Position of its message."""
+    """Index of its message; -1 for a call known from an earlier summary."""
 
     @property
     def is_running(self) -> bool:
@@ -479,9 +479,9 @@ def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: 
 
 
 def _find_failure(step: Step, outcome: str, deeds: shell.CommandSpan) -> str:
-    """Return how a call failed and the line that says why. Empty if it worked or was stopped, or if
-    the line names no error and the call only looked or the exit code belongs to a command after its
-    *deeds*."""
+    """Return how a call failed and the line that says why. Empty if it worked or was stopped, if
+    only its last command failed, which looks, or if the line names no error and the call only
+    looked or the exit code belongs to a command after its *deeds*."""
     command, has_worked = step.command, outcome in ("", "ok", RUNNING)
     if outcome == STOPPED or (
         has_worked and (command or step.effect.files or is_look(step.effect))

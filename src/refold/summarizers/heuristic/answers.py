@@ -105,7 +105,7 @@ class PersonAnswer(NamedTuple):
     """MCP tool that reports the answer, empty for tools of the client. It may have asked nobody."""
 
     def write(self) -> str:
-        """Return both as a sentence of a summary, marked as a person's words."""
+        """Return question and answer, shortened, as a sentence marked as a person's words."""
         words = " ".join(self.words.split())
         if len(words) > LONGEST_ANSWER:
             words = cut_middle(words, LONGEST_ANSWER, {})
@@ -190,8 +190,8 @@ def _read_lines(text: str, questions: Iterable[str]) -> list[PersonAnswer]:
 def find_question(text: str, reply: str) -> str:
     """Return what a *reply* below `REPLY` columns refers to in a model's *text*: options that it
     names, else a question near the end, if the reply is short or starts with yes or no, else the
-    last statement, if the reply is a word or two. Empty if there is none, or the reply is a
-    question."""
+    last statement, if the reply is a word or two. Empty if there is none, or if the reply is longer
+    or a question."""
     reply = normalize("NFKC", reply)
     width = count_columns(reply, REPLY)
     if not text or width >= REPLY or "\n" in reply or is_question(reply) or reply.endswith("呢"):
@@ -270,9 +270,9 @@ def find_retraction(text: str) -> str:
 
 
 def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:
-    """Return the first two thirds of about *size* characters of a text, a mark, and the last third
-    from the start of a line. Lines after the mark are prefixed with leads that were cut off;
-    *leads* are those of the whole text (`find_leads`)."""
+    """Return the first two thirds of about *size* characters of a longer text, a mark, and the last
+    third, if possible from the start of a line or sentence. Lines after the mark are prefixed with
+    leads that were cut off; *leads* are those of the whole text (`find_leads`)."""
     head, start = text[: size * 2 // 3], _find_start(text, size, leads)
     first, lines = text.count("\n", 0, start), text[start:].split("\n")
     own = find_leads(lines)
@@ -283,8 +283,9 @@ def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:
 
 
 def _find_start(text: str, size: int, leads: Mapping[int, str]) -> int:
-    """Return where the last third of *size* characters begins: at a line, else at a sentence of the
-    last line. An end that a lead or earlier words may negate is kept whole or dropped."""
+    """Return the index at which the last third of *size* characters begins: at a line, else at a
+    sentence of the last line. An end that a lead or earlier words may negate begins with its line,
+    or at the end of the text."""
     start = len(text) - size // 3
     if line := _LINE.search(text, start):
         return line.start()

@@ -93,7 +93,7 @@ class Line(NamedTuple):
     number: int = 0
     """Line number in the file if the tool gave one, else 0; number of the clause in a message."""
     lead: str = ""
-    """In prose lines above that change its meaning (`Do NOT: `), for a JSON object its path."""
+    """In prose the lines above that change its meaning (`Do NOT: `), in JSON its object's path."""
     top: str = ""
     """Heading that several lines may share: path and keys of a JSON object, `order_id: 17 › items ›
     sku | n:`, or the heading above a clause in a chat, `Day 2: `."""
@@ -180,7 +180,7 @@ class FileHistory:
     changed_from: int = -1
     """Position of the first change since git restored it."""
     undone: list[int] = field(default_factory=list)
-    """Start and end positions, in turn, of changes that git undid: text from there is gone."""
+    """Start and end positions, in turn, of changes that git undid: text from between is gone."""
 
     def is_gone(self, at: int) -> bool:
         """Return whether the text that the file had at a position is gone."""
@@ -199,13 +199,13 @@ class Work:
     """Keys of all known current lines of each edited file."""
 
     def texts(self, kind: Kind) -> list[str]:
-        """Return the lines of each block of one kind, joined."""
+        """Return one text for each block of a *kind*: its lines, joined by spaces."""
         blocks = (block for block in self.blocks if block.kind == kind)
         return [" ".join(line.text for line in block.iter_lines()) for block in blocks]
 
     def read_lines(self, positions: Iterable[int]) -> dict[int, list[Line]]:
-        """Return the lines of the blocks at *positions*, without lines that are no longer in their
-        file and older copies of a line of the same file."""
+        """Return the lines of the blocks at *positions*, by position, without lines that are no
+        longer in their file and older copies of a line of the same file."""
         seen, lines_at = dict[str, set[str]](), dict[int, list[Line]]()
         for position in sorted(positions, reverse=True):
             block = self.blocks[position]
@@ -262,8 +262,8 @@ def _read_words(step: Step) -> Block:
 def label_exchanges(blocks: Iterable[tuple[Block, Sequence[Line]]]) -> float:
     """Set the headings of a chat's blocks, given with their lines, to the topic of their exchange:
     the rarest words of the request, else of the answer before, else that answer's first statement,
-    else the previous topic. Return a number from near 0 (people ask most questions) to near 1 (the
-    model asks most)."""
+    else the previous topic. Return how far it is the model that asks: from 0 (it asks nothing) to 1
+    (only it asks)."""
     turns = [
         (block, [line.text for line in lines if line.top or not line.lead])
         for block, lines in blocks
@@ -385,7 +385,7 @@ def _iter_clauses(text: str, is_in_clauses: bool) -> Iterator[str]:
 
 
 def iter_lines(text: str, *, is_prose: bool = False, least: int = LEAST_WORDS) -> Iterator[Line]:
-    """Yield lines of *least* words or more, without line numbers; lines of prose with leads."""
+    """Yield the lines of *least* words or more, line numbers apart; those of prose with leads."""
     shown = without_handles(_NOTICES.sub("", spell_cut(text)))
     rows = [_split_number(row) for row in shown.split("\n")]
     leads = find_leads([line for _, line in rows]) if is_prose else {}
@@ -412,7 +412,7 @@ def _collapse_similar(lines: Sequence[Line]) -> Iterator[Line]:
 
 
 def _parse_json(text: str) -> Any:
-    """Return a tool's answer if it is a JSON object or array, else None."""
+    """Return the value of a tool's answer in JSON; None if it is too long or no object or array."""
     is_json = text[:1] in "{[" and 2 < len(text) <= MAX_JSON
     value = parse_or_none(text) if is_json else None
     return value if isinstance(value, dict | list) else None
@@ -434,8 +434,8 @@ def _split_number(row: str) -> tuple[int, str]:
 
 
 def _cut_line(line: str) -> Iterator[str]:
-    """Yield a long line in pieces of at most `LONGEST_LINE` characters, split after a comma, stop
-    or space if there is one in the second half of a piece."""
+    """Yield a line in pieces of at most `LONGEST_LINE` characters. A longer one is split after a
+    comma, stop or space if there is one in the second half of a piece."""
     start = 0
     while len(line) - start > LONGEST_LINE:
         half, end = start + LONGEST_LINE // 2, start + LONGEST_LINE
@@ -446,7 +446,7 @@ def _cut_line(line: str) -> Iterator[str]:
 
 
 def _count_words(line: str) -> int:
-    """Count words. In a script without spaces two letters are one."""
+    """Count words. Two letters of a word that is not ASCII are one, as in Chinese."""
     words = _WORD.findall(line)
     return len(words) if line.isascii() else sum(w.isascii() or len(w) // 2 for w in words)
 

@@ -150,7 +150,7 @@ class CallEffect(NamedTuple):
 
     tool: str
     files: tuple[FileEffect, ...] = ()
-    """In order."""
+    """Paths, each with what happens to it (`read`, `created`, `modified`, `deleted`), in order."""
     command: str = ""
     todos: Todos | None = None
     place: WorkingDir = UNKNOWN_SESSION_DIR
@@ -221,7 +221,7 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
 
 
 def state_after(before: str | None, now: str) -> str:
-    """Return the state of a file that was *before* and to which *now* happened."""
+    """Return a file's state after *now* happened to it in state *before*, None if unknown."""
     match before, now:
         case "created" | "modified" | "restored" | "stashed", "read":
             return str(before)
@@ -234,7 +234,7 @@ def state_after(before: str | None, now: str) -> str:
 
 
 def effect_of_command(command: str, folder: str = "", directory: str = ".") -> CallEffect:
-    """Return the effect of a command that a model wrote as text (mini-swe-agent) or in a script."""
+    """Return the effect of a command in *directory* of a session at *folder*, empty if unknown."""
     place = WorkingDir(folder).enter(directory)
     files = tuple(_files_of_command(command, place, command))
     return _add_changes(CallEffect("shell", files, command, place=place), command)
@@ -413,8 +413,8 @@ def change_todos(todos: Todos, effect: CallEffect, text: str) -> Todos:
 
 
 def join_todos(old: Todos, new: Todos) -> Todos:
-    """Return a plan with *new* items merged in by id, without deleted ones. Items without ids
-    replace the whole plan."""
+    """Return a plan with *new* items, if any, merged in by id, without deleted ones. If one of them
+    has no id, they replace the whole plan."""
     if not all(todo.id for todo in new):
         return new
     joined = {todo.id: todo for todo in old if todo.id}

@@ -133,8 +133,8 @@ state: `changed` in an unknown way, or undone by git."""
 
 
 def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
-    """Reconstruct every file that was read or written, in one pass. Files that another agent may
-    have edited, or that changed under another spelling of their path, become stale."""
+    """Return by path every file that was read or written and not deleted, in one pass. Those that
+    another agent may have edited, or that changed under another spelling of a path, are stale."""
     files, paths = dict[str, CurrentFile](), defaultdict[str, set[str]](set)
     deleted, marks = dict[str, int](), FolderChanges()
     results = (step for step in steps if step.kind == "result")
@@ -194,7 +194,7 @@ def _keep_possible_changes(step: Step) -> Step:
 
 
 def _is_folder_changed(file: CurrentFile, marks: FolderChanges) -> bool:
-    """Return whether a command affected all files, or this one's folders, after its last touch."""
+    """Return whether a command affected all files, or this one's folders, since its last touch."""
     names = (ALL, *(split_path(folder)[1] for folder in folders_of(file.path)))
     states = ("changed", "restored", "stashed", "unstashed") if file.edits else ("changed",)
     return any(
@@ -383,7 +383,7 @@ def _forget_part(file: CurrentFile, old: Sequence[str], new: Sequence[str]) -> N
 
 
 def _is_too_much(file: CurrentFile, whole: str, old: str = "", new: str = "") -> bool:
-    """Return whether a file is too large to edit, or with *new* for *old*, or edited too often."""
+    """Count an edit. Return whether the file is too large, now or after it, or edited too often."""
     file.steps += len(file.numbers) + len(whole) // 100
     return file.steps > MOST_STEPS or len(whole) + whole.count(old or "\0") * len(new) > LARGEST
 
@@ -401,7 +401,7 @@ def _put_rows(file: CurrentFile, first: int, count: int, rows: Sequence[str]) ->
 def _put_lines(file: CurrentFile, change: Change, old: Sequence[str], behind: int) -> int:
     """Replace the *old* lines by those of a *change*, or insert these after its anchor, if possible
     after the offset *behind* in the known text. Return the offset after them. If no place is found,
-    mark the file as stale."""
+    mark the file as stale and return *behind*."""
     whole = f"\n{file.text}\n" if file.numbers else "\n"
     if _is_too_much(file, whole):
         file.lines, whole = [], "\n"
@@ -430,8 +430,8 @@ def render_current(
     context: Context,
     room: int,
 ) -> str:
-    """Return the blocks of the hottest files that the *tail* does not show, in *room* tokens.
-    Unedited files count, too: agents read before they edit."""
+    """Return the blocks that the texts in *tail* do not show, of the files touched last and edited
+    most, in *room* tokens. Unedited files count, too: agents read before they edit."""
     shown = {line.strip() for text in tail for line in _plain_lines(text)}
     words = {word for text in tail[-RECENT:] for word in _WORD.findall(text)}
     named = {split_path(name)[1] for name in find_names(context.named)}

@@ -87,7 +87,7 @@ def _split_sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def drop_quotes(record: str) -> str:
-    """Return a record without the sections that only quote messages."""
+    """Return a record without the sections that only quote messages and text without a section."""
     own = (row for row in _split_sections(record) if row[0] and not row[0].startswith(QUOTING))
     return "\n".join(f"## {title}\n{body}" for title, body in own)
 

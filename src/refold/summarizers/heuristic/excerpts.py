@@ -91,7 +91,7 @@ SHARED = 0.2
 MOST_TURNS = 3
 """Maximum number of sentences quoted with another because they take it back."""
 HALF_WORD = 0.4
-"""Factor of two letters in a script without spaces."""
+"""Factor of a term that is not ASCII: in a script without spaces, two letters."""
 GAP = "  … "
 """Prefix of a sentence that does not follow the one above in its message."""
 SIMILAR = 4
@@ -139,6 +139,7 @@ class Excerpt(NamedTuple):
     """Index of its block in the work."""
     line: Line
     names: tuple[tuple[str, float], ...]
+    """Identifiers and words in it, each with its weight."""
     worth: float
     """Value of one identifier of weight 1.0 in it."""
     promise: float
@@ -166,7 +167,7 @@ class Context:
 
     @property
     def is_chat(self) -> bool:
-        """Whether a person answers most of the model's turns."""
+        """Whether a person answers at least half of the model's turns."""
         return self.dialogue >= CHAT
 
 
@@ -235,8 +236,8 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
 
 
 def _tie_retractions(excerpts: list[Excerpt], blocks: Sequence[Block]) -> list[Excerpt]:
-    """Return excerpts tied to the person's lines that take them back. Only the request before such
-    a line, and the answer to that request, can be taken back."""
+    """Tie *excerpts*, in place, to the person's lines that take them back, and return them. Only
+    the request before such a line, and the answer to that request, can be taken back."""
     before = list[int]()
     for position, group in groupby(range(len(excerpts)), key=lambda at: excerpts[at].block):
         own = list(group)
@@ -311,8 +312,8 @@ def _rarity(lines: Sequence[str]) -> dict[str, tuple[str, float]]:
 
 
 def _importance(term: str) -> float:
-    """Return the factor of a term: higher for figures, which are asked for later, lower in a script
-    without spaces, where a term is half a word."""
+    """Return the factor of a term: higher for figures, which are asked for later, lower for one
+    that is not ASCII, which in a script without spaces is half a word."""
     if any(map(str.isdigit, term)):
         return FIGURE
     return 1.0 if term.isascii() else HALF_WORD
