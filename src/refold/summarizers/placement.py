@@ -88,7 +88,7 @@ class TaggedOrBeginning:
 
 
 def whole_groups(view: View, positions: Iterable[int]) -> list[int]:
-    """Return *positions* extended to whole groups: a call or a result with all of its group."""
+    """Return *positions* in order, each call or result with all of its tool group."""
     cuts = sorted(view.base.cuts)
     ends = {bisect_right(cuts, at) for at in positions}
     return sorted(at for end in ends for at in range(cuts[end - 1], cuts[end]))
@@ -114,9 +114,9 @@ def find_kept(view: View, start: int, stop: int, memory: MessageFilter | None) -
 
 
 def keep_loads(view: View, stop: int) -> Iterator[tuple[int, Message]]:
-    """Yield by position the messages before *stop* that load or withdraw tools, unless repeated
-    later, reduced to these parts and their calls. If thinking must stay (`fixed`), the messages are
-    whole."""
+    """Yield the messages before *stop* that load or withdraw tools, unless a later message does the
+    same, each after its position and reduced to these parts and their calls. If thinking must stay
+    (`fixed`), the messages are whole."""
     messages, later = view.transcript.messages, set[str]()
     ids, changes = set[str](), set[tuple[int, Part]]()
     for at in range(len(messages) - 1, -1, -1):
@@ -200,8 +200,8 @@ class Surroundings(NamedTuple):
     """Whether nothing follows, so that the user has to speak last (C3-4)."""
 
     def around(self, *messages: Message) -> tuple[Message, ...]:
-        """Return *messages* between the others. A user's `CONTINUE` is added if one has to
-        speak."""
+        """Return *messages* between the others, with a user's `CONTINUE` at the end if the user has
+        to speak."""
         shown = (*self.before, *messages, *self.after)
         needs_user = (
             self.ends_view and shown and shown[-1].role == "assistant" and not shown[-1].calls
@@ -226,10 +226,10 @@ def keep_behind(
     pinned: Sequence[int] = (),
     stays: Verbatim | None = None,
 ) -> Surroundings:
-    """Surround a summary of `messages[:stop]` as *placement* says. After it stay, word for word,
-    the messages at *pinned* positions and those in *stays*: the current request if the fold would
-    hide it, all instructions, the newest context of each kind (C1-9, C4-11; conformance 8). Content
-    that only the provider can read stays first, because the provider ignores all before it.
+    """Return the surroundings of a summary of `messages[:stop]` by *placement*. After it stay, word
+    for word, the messages at *pinned* positions and those in *stays*: the current request if the
+    fold would hide it, all instructions, the newest context of each kind (C1-9, C4-11; conformance
+    8). Content that only the provider can read stays first: the provider ignores all before it.
 
     Never ends on the assistant when it is the model's turn (C4-11).
     """
@@ -264,8 +264,9 @@ def keep_behind(
 
 
 def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None) -> Surroundings:
-    """Surround a summary of `messages[start:stop]`. System messages, the first request, memory and
-    standing context stay before it in their order, the current request after it.
+    """Return the surroundings of a summary of `messages[start:stop]`. System messages, the first
+    request, memory and standing context stay before it in their order, the current request after
+    it.
 
     Begins with the user if the provider requires it, and ends on the assistant only if somebody
     else speaks next (C3-4).
@@ -285,8 +286,8 @@ def keep_before(view: View, start: int, stop: int, memory: MessageFilter | None)
 
 
 def _for_another_place(message: Message, rules: Rules) -> Message:
-    """Return a message without summaries and without thinking, which is bound to its place, unless
-    the provider may require it always or in the current turn (AN-6)."""
+    """Return a message without summaries and without thinking, which is bound to its place. What
+    the rules call `fixed` or `loop` stays (AN-6), and unsigned thinking if they say `unsure`."""
     message = without_summary(message)
     has_thinking = any(isinstance(part, Thinking) for part in message.parts)
     if rules.thinking in ("fixed", "loop") or not has_thinking:
@@ -340,13 +341,14 @@ class SpanResult(NamedTuple):
 
 
 def set_beside(summarizer: Any, messages: Sequence[Message]) -> Any:
-    """Return *summarizer* with its setting `beside` set to *messages*, if it has one."""
+    """Return a copy of *summarizer*, a dataclass, with its field `beside` set to *messages*; if it
+    has none, *summarizer* itself."""
     return replace(summarizer, beside=messages) if hasattr(summarizer, "beside") else summarizer
 
 
 def tell_beside(summarizer: Summarizer, surroundings: Surroundings) -> Summarizer:
-    """Return *summarizer* with its surroundings as its setting `beside`, if it has one. The result
-    raises TypeError if the summarizer does not return a `Summary`."""
+    """Return *summarizer* with the messages around its summary as `beside` (`set_beside`). The
+    result raises TypeError if the summarizer does not return a `Summary`."""
     write = set_beside(summarizer, (*surroundings.before, *surroundings.after))
 
     def write_checked(view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:

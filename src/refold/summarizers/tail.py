@@ -80,9 +80,9 @@ def count_shown(view: View, start: int = 0, stop: int | None = None) -> int:
 
 
 def tail_within(view: View, most: int, wanted: int | None = None) -> int:
-    """Return the legal cut before an assistant message or user request with at most *most* tokens
-    after it, as close to *wanted* as possible (by default *most*). If none fits, return the latest
-    such cut, or 0."""
+    """Return the legal cut before a user's request or after a tool result, with at most *most*
+    tokens after it, as close to *wanted* as possible (by default *most*). If none fits, return the
+    latest such cut; if there is none, 0."""
     marks = _find_marks(view)
     first, wanted = _conversation_start(view), most if wanted is None else wanted
     cuts = sorted(cut for cut in {*marks.turns, *marks.steps} if cut > first)
