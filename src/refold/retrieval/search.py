@@ -57,8 +57,8 @@ class Index(DatabaseClient):
     """A full-text index of messages, in the file at *path* or (`:memory:`) in memory.
 
     *timeout* is how many seconds to wait for other writers. Usable from several threads and
-    processes. The file can be deleted at any time: it is rebuilt from the transcripts. Raises
-    `StoreError`.
+    processes. The file can be deleted at any time: it is rebuilt from the transcripts. Methods
+    raise `StoreError` if it cannot be used.
     """
 
     _database: SQLiteDatabase
@@ -68,10 +68,7 @@ class Index(DatabaseClient):
         self._database.open()
 
     def add(self, transcript: Transcript, stop: int | None = None) -> int:
-        """Index the new messages of `messages[:stop]` (by default all) and return their number.
-
-        Raises `StoreError`.
-        """
+        """Index the new messages of `messages[:stop]` (by default all) and return their number."""
         end = len(transcript) if stop is None else stop
         start = self._count_indexed(transcript, end)
         if start == end:
@@ -80,9 +77,9 @@ class Index(DatabaseClient):
             return sum(_index_message(connection, transcript, at) for at in range(start, end))
 
     def find(self, hidden: Mapping[str, int], query: str) -> dict[int, float]:
-        """Return the scores, by position, of the messages that contain any word of *query*.
-        *hidden* has the tips of the messages to search, each with its position. Raises
-        `StoreError`."""
+        """Return the scores, by position, of the messages that contain any word of *query*, with
+        `PHRASE_BONUS` for all of it word for word. *hidden* has the tips of the messages to search,
+        each with its position."""
         scores = dict[int, float]()
         for wanted, bonus in ((any_word_query(query), 0.0), (phrase_query(query), PHRASE_BONUS)):
             for tip, score in self._matches(wanted):
@@ -141,7 +138,7 @@ def newly_hidden_positions(before: View | None, after: View) -> list[int]:
 
 
 def _still_shown(view: View, placed: VisibleEdit) -> bool:
-    """Return whether the edit replaces one message by one with all its readable text."""
+    """Return whether the edit replaces one message by one with all its readable text, if any."""
     edit = placed.edit
     if edit.stop - edit.start > 1 or len(edit.insert) != 1:
         return False
@@ -225,7 +222,7 @@ class Hit(NamedTuple):
 def recall(
     view: View, query: str, limit: int = 10, *, index: Index | None = None, width: int = 240
 ) -> tuple[Hit, ...]:
-    """Return the *limit* best hidden messages of *view* that contain words of *query*.
+    """Return at most *limit* hidden messages of *view* that contain words of *query*, best first.
 
     Messages with the query word for word come first, then by BM25, then the later first. Chinese,
     Japanese and Korean words of any length are found. A query without letters or digits, or whose
@@ -268,7 +265,7 @@ def _make_hit(view: View, at: int, edit: str, query: str, score: float, width: i
 
 
 def name_speakers(message: Message) -> str:
-    """Return the role of *message*, or `tool` for tool output in any role."""
+    """Return who speaks in *message*, in the words of `Hit.role`."""
     role, voices = speaker(message), {segment.voice for segment in segments(message)}
     if message.results and role != "tool":
         return f"tool and {role}"

@@ -24,15 +24,15 @@ class WireCall(NamedTuple):
     call."""
 
     def require_text(self, field: str) -> str:
-        """Return a required string argument. Raises ValueError."""
+        """Return a string argument. Raises ValueError if it is missing, blank or no string."""
         value = self._as_object().get(field)
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"the argument `{field}` must be a text that is not empty")
         return value
 
     def read_int(self, field: str, default: int) -> int:
-        """Return a whole number (also `5.0`, `"5"`), or *default* without one. ValueError for
-        others."""
+        """Return a whole number (also from `5.0` or `"5"`), or *default* without one. Raises
+        ValueError for any other value."""
         value = self._as_object().get(field)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -205,8 +205,9 @@ def answer_call(view: View, call: Any, *, index: Index | None = None, size: int 
     *call* is what the model sent: an entry of `tool_calls` (Chat Completions), a `function_call`
     item (Responses), a `tool_use` block (Anthropic), a part with `functionCall` or its value
     (Gemini), a `toolUse` block (Bedrock), or a `ToolCall`. The result has the same format. It is
-    None for other tools. Its text has at most *size* characters, with a note of what is left out. A
-    wrong call gets a result that says so, marked as an error if the format can. Never raises.
+    None for other tools. Its text has at most *size* characters (but at least 80), with a note of
+    what is left out. A wrong call gets a result that says so, marked as an error if the format can.
+    Never raises.
     """
     opened = read_call(call)
     if opened is None or opened.name not in {RECALL, UNFOLD}:

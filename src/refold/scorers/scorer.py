@@ -67,9 +67,9 @@ def choose_important(
     max_tokens: int,
     also: Callable[[Message], bool] | None = None,
 ) -> Important:
-    """Return a predicate for the messages that *scorer* gives *over* or more, at most *max_tokens*
-    tokens of them: highest scores first, of equal ones the newest. It also accepts what *also*
-    accepts."""
+    """Return a predicate for the messages that *scorer* gives *over* or more, highest scores first,
+    of equal ones the newest, up to the first that exceeds *max_tokens* in total. It also accepts
+    equal messages, and what *also* accepts."""
     scores = score_messages(scorer, view)
     messages, rest = set[Message](), max_tokens
     matter = sorted((score, at) for at, score in enumerate(scores) if score >= over)
