@@ -188,6 +188,17 @@ def test_the_exact_phrase_comes_before_single_words_and_later_before_earlier() -
     assert [hit.position for hit in recall(same, "words", limit=3)] == [4, 3, 2]
 
 
+def test_the_exact_phrase_comes_before_many_rare_words_in_a_short_message() -> None:
+    """BM25 gives the short message more than 100."""
+    query = " ".join(f"name{first}{second}" for first in "bdfgklmn" for second in "aeiou")
+    fillers = [user(f"Nothing about it in number {at}.") for at in range(600)]
+    texts = "unrelated prose " * 2_000 + query, " ".join(reversed(query.split()))
+    messages = [*fillers, *map(user, texts), user("Go on.")]
+    view = View.of(messages)
+    view = view.apply(view.fold(0, len(messages) - 1, user("[summary]"), by="test"))
+    assert [hit.position for hit in recall(view, query)] == [600, 601]
+
+
 def test_a_snippet_is_short_and_holds_the_hit() -> None:
     text = "前面的话" * 500 + " needle_7 " + "后面的话" * 500
     view = View.of((user(text), user("end")))

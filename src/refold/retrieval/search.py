@@ -47,8 +47,9 @@ FIND = (
     "SELECT indexed.tip, -bm25(words) FROM words "
     "JOIN indexed ON indexed.seq = words.rowid WHERE words MATCH ?"
 )
-PHRASE_BONUS = 100.0
-"""Score bonus of a message that contains the query word for word."""
+PHRASE_BONUS = 10_000.0
+"""Score bonus of a message that contains the query word for word: more than BM25 gives to all words
+of the longest query."""
 RELEVANT_SHARE = 0.3
 """Minimum score of a hit shown to people, as a share of the best."""
 
