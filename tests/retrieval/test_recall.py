@@ -199,6 +199,15 @@ def test_the_exact_phrase_comes_before_many_rare_words_in_a_short_message() -> N
     assert [hit.position for hit in recall(view, query)] == [600, 601]
 
 
+@pytest.mark.parametrize("width", [-1, 0, 1, 2, 3, 40])
+def test_a_snippet_never_exceeds_its_width(width: int) -> None:
+    view = View.of([user("a needle in a haystack " * 50), user("Go on.")])
+    view = view.apply(view.fold(0, 1, user("[summary]"), by="test"))
+    for query in ("needle", "a"):
+        [hit] = recall(view, query, width=width)
+        assert len(hit.snippet) <= max(0, width)
+
+
 def test_a_snippet_is_short_and_holds_the_hit() -> None:
     text = "前面的话" * 500 + " needle_7 " + "后面的话" * 500
     view = View.of((user(text), user("end")))

@@ -159,8 +159,9 @@ def cut_snippet(text: str, query: str, width: int) -> str:
         return " ".join(text.split())
     start = max(0, min(_best_start(text, query, width) - width // 5, len(text) - width + 2))
     start = ceiling(text, start) if start else 0
-    stop = floor(text, min(len(text), start + width - 2))
-    return "…" * (start > 0) + " ".join(text[start:stop].split()) + "…" * (stop < len(text))
+    stop = floor(text, min(len(text), start + max(0, width - 2)))
+    words = " ".join(text[start:stop].split())
+    return f"{'…' * (start > 0)}{words}{'…' * (stop < len(text))}"[: max(0, width)]
 
 
 def _best_start(text: str, query: str, width: int) -> int:
