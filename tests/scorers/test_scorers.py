@@ -234,6 +234,17 @@ def test_reading_another_range_of_a_file_makes_no_read_stale() -> None:
     assert result_scores(Freshness(), *sed) == [0.0, 1.0, 1.0]
 
 
+def test_reading_a_part_given_as_text_makes_no_read_stale() -> None:
+    """Claude Code reads pages of a PDF so, other clients put the lines behind the path."""
+    pages = [("Read", f'{{"file_path":"a.pdf","pages":"{at}"}}', "x") for at in ("1-5", "6", "7")]
+    assert result_scores(Freshness(), *pages) == [1.0, 1.0, 1.0]
+    lines = [("read", f'{{"path":"src/a.py:{at}"}}', "x") for at in ("1-20", "20-60")]
+    assert result_scores(Freshness(), READ, *lines, READ) == [0.0, 0.0, 0.0, 1.0]
+    assert result_scores(Freshness(), *lines) == [1.0, 1.0]
+    texts = ("read", '{"path":"src/a.py","start_line":"2","end_line":"9"}', "x")
+    assert result_scores(Freshness(), READ, texts) == [1.0, 1.0]
+
+
 def test_a_shell_command_that_writes_a_file_makes_its_read_stale() -> None:
     sed = ("bash", '{"command":"sed -i s/1/2/ src/a.py"}', "")
     assert result_scores(Freshness(), READ, sed) == [0.3, 1.0]

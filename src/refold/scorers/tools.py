@@ -1,6 +1,7 @@
 """Scorers of tool calls and results: unresolved errors, current file contents, references by later
 messages."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from posixpath import normpath
@@ -144,6 +145,10 @@ class _Later:
                 self.read.add(path)
 
 
+_PART = re.compile(r"[\d\s,-]+|.*:\d{1,7}(?:-\d{1,7})?", re.DOTALL)
+"""Pages or lines as a text (`pages: 1-5` in Claude Code), or after a path (`a.py:20-60`)."""
+
+
 def _files_of(exchange: Exchange, folder: str) -> list[tuple[str, str]]:
     effect = effect_of_call(exchange.call, folder)
     return [(normpath(path), state) for path, state in effect.files]
@@ -154,7 +159,7 @@ def _reads_whole_file(exchange: Exchange) -> bool:
     may print only a part."""
     given = arguments_of(exchange.call)
     return not effect_of_call(exchange.call).command and all(
-        isinstance(value, str) for value in given.values()
+        isinstance(value, str) and not _PART.fullmatch(value) for value in given.values()
     )
 
 
