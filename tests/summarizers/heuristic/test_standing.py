@@ -15,7 +15,7 @@ from refold.summarizers.heuristic.state import drop_superseded
 from refold.summarizers.heuristic.steps import read_steps
 from refold.text.failures import find_error_line
 from tests.support.messages import assistant
-from tests.support.summaries import collect
+from tests.support.summaries import collect, section, summarize
 
 
 def call(name, result="ok", *, say="", is_error=False, **arguments):
@@ -102,6 +102,16 @@ def test_an_open_plan_shows_how_many_turns_ago_it_was_made():
     for n in range(3):
         later += [assistant("So."), user(f"And what does the command number {n} of the list do?")]
     assert list_open(later) == "- turns since this plan: 4\n- [ ] Write it up"
+
+
+@pytest.mark.parametrize("items", [[], [{"sku": "A-7", "status": "shipped"}]])
+def test_a_list_of_an_order_is_no_plan(items):
+    plan = call("TodoWrite", todos=[{"content": "Write it up", "status": "pending"}])
+    order = call("update_order", "Order 17 is updated.", items=items)
+    assert list_open([user("Do it."), *plan, *order]) == "- [ ] Write it up"
+    assert section(summarize(user("Do it."), order), "Done")[0].endswith("Order 17 is updated.")
+    cleared = call("TodoWrite", todos=[])
+    assert not list_open([user("Do it."), *plan, *cleared])
 
 
 def test_an_error_after_which_work_continued_is_dropped_at_the_end_of_the_turn():

@@ -373,7 +373,8 @@ def _todos(arguments: Any) -> Todos | None:
         rows = arguments.get(key)
         if isinstance(rows, str) and (boxes := read_boxes(rows)):  # Roo Code
             return boxes
-        if isinstance(rows, list) and all("status" in object_at(row) for row in rows):
+        is_list = isinstance(rows, list) and all("status" in object_at(row) for row in rows)
+        if is_list and (key.startswith("todo") or any(map(_text_of, rows))):  # not of an order
             return tuple(Todo(_text_of(row), _status_of(row["status"])) for row in rows)
     return None
 
