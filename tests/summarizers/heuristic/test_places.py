@@ -172,6 +172,15 @@ def test_only_paths_that_messages_contain_are_reported_as_lost():
     assert {*losses.paths, *losses.identifiers} == {"src/app.ts", "old.ts"}
 
 
+def test_multiedit_changes_its_file():
+    """OpenCode and Crush spell it as one word."""
+    edit = {"oldString": "a = 1", "newString": "a = 2"}
+    arguments = {"filePath": "src/a.py", "edits": [edit]}
+    effect = effect_of_call(ToolCall("c1", "multiedit", json.dumps(arguments)))
+    assert effect.files == (("src/a.py", "modified"),)
+    assert [change.path for change in effect.changes] == ["src/a.py"]
+
+
 @pytest.mark.parametrize("arguments", [
     {"command": "git add ''"}, {"command": "cd ''; cat ''"}, {"command": "cd (; cat a.py)"}, {"command": ")) cd a"},
     {"command": "cat a.py", "workdir": 3}, {"command": "cat a.py", "cwd": " "}, {"command": "(" * 9_000 + "cd a" * 999},

@@ -67,7 +67,7 @@ _VERBS = {
     "read": "read", "view": "read", "open": "read", "cat": "read",
     "write": "created", "create": "created",
     "edit": "modified", "editor": "modified", "replace": "modified", "insert": "modified", "update": "modified", "patch": "modified",
-    "append": "modified", "multi": "modified", "apply": "modified",
+    "append": "modified", "multi": "modified", "multiedit": "modified", "apply": "modified",
     "delete": "deleted", "remove": "deleted",
 }  # fmt: skip
 _PATCH = re.compile(r"(?m)^\*\*\* (Add|Update|Delete) File: (.*\S)|^\*\*\* Move to: (.*\S)")
