@@ -181,6 +181,15 @@ def test_multiedit_changes_its_file():
     assert [change.path for change in effect.changes] == ["src/a.py"]
 
 
+@pytest.mark.parametrize(("beside", "files"), [
+    ("repo", ()), ("repoName", ()), ("repository_id", ()),
+    ("report", (("a.md", "created"),)), ("report_title", (("a.md", "created"),)),
+])  # fmt: skip
+def test_the_path_beside_a_repository_is_remote_but_not_beside_a_report(beside, files):
+    arguments = json.dumps({"path": "a.md", "content": "x", beside: "weekly"})
+    assert effect_of_call(ToolCall("c1", "create_file", arguments)).files == files
+
+
 @pytest.mark.parametrize("arguments", [
     {"command": "git add ''"}, {"command": "cd ''; cat ''"}, {"command": "cd (; cat a.py)"}, {"command": ")) cd a"},
     {"command": "cat a.py", "workdir": 3}, {"command": "cat a.py", "cwd": " "}, {"command": "(" * 9_000 + "cd a" * 999},

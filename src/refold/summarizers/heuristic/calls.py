@@ -278,7 +278,7 @@ def _files_by_name(name: str, arguments: Any) -> Iterator[FileEffect]:
     verb = _text_at(arguments, ("command",))
     state = _state_by_name(verb if _is_editor_verb(verb, arguments) else name)
     rows: list[Any] = [arguments]
-    if any(key.startswith("repo") and isinstance(arguments[key], str) for key in arguments):
+    if any(re.match("repo(?!rt)", key) and isinstance(arguments[key], str) for key in arguments):
         return  # the file is in a remote repository
     rows += (row for key in _LIST_KEYS for row in list_at(arguments, key))
     for row in rows if state else ():
