@@ -358,6 +358,18 @@ def test_an_edit_that_would_multiply_a_text_does_not_grow_it(edit):
     assert len(read_files(read_steps(steps))["a.py"].text) <= 20_000
 
 
+def test_the_text_of_a_file_whose_lines_were_edited_too_often_is_forgotten():
+    """Its text after the last edit that was followed used to be shown as the current one."""
+    steps = call("write", "Done.", path="a.py", content="\n".join(map(str, range(8_000))))
+    for _ in range(150):
+        steps += shell("sed -i '3d' a.py")
+    read = read_steps(steps)
+    assert read_files(read[:22])["a.py"].lines[1:3] == [(2, "1"), (3, "12")]
+    assert not read_files(read)["a.py"].lines
+    steps += shell("cat a.py", "last = 1")
+    assert read_files(read_steps(steps))["a.py"].lines == [(1, "last = 1")]
+
+
 def test_truncated_lines_and_truncation_marks_are_not_text_of_a_file():
     head = "<returncode>0</returncode>\n<warning>\nToo long.\n</warning><output_head>\nx = 1\ny = compu"
     cut = f"{head}\n</output_head>\n<elided_chars>\n99 characters elided\n</elided_chars>\n<output_tail>\nte(z)\nlast = fit_last_one(9)\n</output_tail>"

@@ -354,9 +354,10 @@ def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
 
 
 def _edit_lines(file: CurrentFile, change: Change, first: int, last: int, at: int) -> None:
-    """Apply a change at line numbers, unless these are unknown: the file is stale or too large."""
-    lines, old, new = file.lines, "\n".join(change.old or ()), "\n".join(change.new)
-    if not (file.is_stale or _is_too_much(file, file.text, old, new)):
+    """Apply a change at line numbers, unless the file is stale. Forget a text that is too large."""
+    old, new = "\n".join(change.old or ()), "\n".join(change.new)
+    lines = [] if _is_too_much(file, file.text, old, new) else file.lines
+    if not file.is_stale:
         start, stop = bisect(lines, (first,)), bisect(lines, (last + 1,))
         placed, shift = list(enumerate(change.new, first)), len(change.new) - (last - first + 1)
         if old:
