@@ -12,6 +12,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.answers import cut_middle
 from refold.summarizers.heuristic.blocks import Block
 from refold.summarizers.heuristic.earlier import read_earlier_summaries
 from refold.summarizers.heuristic.layout import render_state
@@ -534,3 +535,9 @@ def test_keys_of_json_rows_are_written_once_and_count_once():
     text = summarize([user("List them."), *shown, user("Go on. " * 900), assistant("Done.")], 300)
     assert text.count("passenger_count") == 1
     assert text.count("land | 3") > 24  # 20 would fit if their keys were counted each time
+
+
+def test_the_words_above_a_list_do_not_stand_alone_where_its_end_is_cut_off():
+    text = f"Do NOT:\n- {'touch it ' * 30}\n- {'x' * 600}"
+    cut = cut_middle(text, 200, find_leads(text.split("\n")))
+    assert cut.startswith("Do NOT:\n- touch it") and cut.endswith("] …")

@@ -278,7 +278,7 @@ def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:
     own = find_leads(lines)
     for at, line in enumerate(lines):
         lead = leads.get(first + at, "")
-        lines[at] = line if lead == own.get(at, "") else lead + without_mark(line)
+        lines[at] = lead + without_mark(line) if line and lead != own.get(at, "") else line
     return f"{head} {mark_cut(text[len(head) : start])} " + ("\n".join(lines) or "…")
 
 
