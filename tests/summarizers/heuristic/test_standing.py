@@ -15,7 +15,7 @@ from refold.summarizers.heuristic.state import drop_superseded
 from refold.summarizers.heuristic.steps import read_steps
 from refold.text.failures import find_error_line
 from tests.support.messages import assistant
-from tests.support.summaries import collect, section, summarize
+from tests.support.summaries import collect, read_summary, section, summarize
 
 
 def call(name, result="ok", *, say="", is_error=False, **arguments):
@@ -112,6 +112,11 @@ def test_a_list_of_an_order_is_no_plan(items):
     assert section(summarize(user("Do it."), order), "Done")[0].endswith("Order 17 is updated.")
     cleared = call("TodoWrite", todos=[])
     assert not list_open([user("Do it."), *plan, *cleared])
+
+
+def test_the_age_of_a_plan_is_read_from_a_summary_however_old_it_is():
+    state = read_summary("## Open\n- turns since this plan: 1200\n- [ ] Write it up")
+    assert (state.plan_age, state.next_step) == (1200, "")
 
 
 def test_an_error_after_which_work_continued_is_dropped_at_the_end_of_the_turn():
