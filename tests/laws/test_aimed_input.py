@@ -35,13 +35,14 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.pipeline.request_kind import Cap
 from refold.messages import Message, Text, ToolCall, ToolResult, user
+from refold.models.driver import drive
 from refold.models.responses import strip_reasoning
 from refold.retrieval.search import word_pattern
 from refold.session_files import read_bytes
 from refold.strategies import Chunked
 from refold.summarizers.forms.form import closing_tag, opening_tag, strip_scratchpads
 from refold.summarizers.forms.sections import HANDOVER
-from refold.summarizers.heuristic import lexicon, shell_words
+from refold.summarizers.heuristic import RuleSummary, lexicon, shell_words
 from refold.summarizers.heuristic.blocks import Block, Line, Work, read_work
 from refold.summarizers.heuristic.calls import effect_of_call, effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
@@ -821,6 +822,30 @@ def test_similar_lines_are_selected_in_time_linear_in_their_number() -> None:
 
     assert 100 < fill(500) < 250
     assert grows(fill, lambda many: many, (500, 4_000)) <= WORST
+
+
+def test_the_sentences_of_a_long_answer_are_quoted_in_time_linear_in_their_number() -> None:
+    """2,000 of them took six seconds: for each, all words before it were read again."""
+
+    def chat(many: int) -> list[Message]:
+        answer = " ".join(
+            f"Port {at} of host_{at} is open; rack-{at} holds it." for at in range(many)
+        )
+        texts = (
+            "What is known?",
+            answer,
+            "Which of them are old?",
+            "None.",
+            "Thanks for all of that.",
+        )
+        roles = "user", "assistant", "user", "assistant", "user"
+        return [Message(role, (Text(text),)) for role, text in zip(roles, texts, strict=True)]
+
+    def write(messages: list[Message]) -> str:
+        return drive(RuleSummary()(View.of(messages), 0, 4, 200_000)).text
+
+    assert "host_99 is open; rack-99" in write(chat(100))
+    assert grows(write, chat, (500, 2_000)) <= WORST
 
 
 def test_a_patch_of_many_hunks_in_many_files_is_read_in_time_linear_in_its_length() -> None:

@@ -508,9 +508,8 @@ def _write_clauses(lines: Sequence[Line], block: Block) -> str:
     marked. A lead that clauses share stands once."""
     text, before, top = "", lines[0].number, ""
     for line in lines:
-        is_led = letters_and_digits(text[-2 * len(line.lead) :]).endswith(
-            letters_and_digits(line.lead)
-        )
+        lead = letters_and_digits(line.lead)
+        is_led = not lead or letters_and_digits(text[-2 * len(line.lead) :]).endswith(lead)
         is_led |= bool(top) and line.top == top
         gap = " .. " if line.number > before + 1 else " "
         text += gap + (line.text if is_led else line.words)
