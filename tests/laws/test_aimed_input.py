@@ -43,8 +43,9 @@ from refold.strategies import Chunked
 from refold.summarizers.forms.form import closing_tag, opening_tag, strip_scratchpads
 from refold.summarizers.forms.sections import HANDOVER
 from refold.summarizers.heuristic import RuleSummary, lexicon, shell_words
+from refold.summarizers.heuristic.actions import Action, Actions
 from refold.summarizers.heuristic.blocks import Block, Line, Work, read_work
-from refold.summarizers.heuristic.calls import effect_of_call, effect_of_command
+from refold.summarizers.heuristic.calls import CallEffect, effect_of_call, effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.excerpts import (
     Context,
@@ -764,6 +765,38 @@ STEPS: dict[str, Callable[[int], list[Step]]] = {
         *(_ran(f"sed -n '{at + 1}p' a.py", f"line {at}") for at in range(many)),
     ],
 }
+
+
+def test_failures_are_compared_with_edits_in_time_linear_in_their_number() -> None:
+    """4,000 edits after as many failures took fifteen seconds: each was compared with all."""
+    edit = effect_of_call(ToolCall("1", "write", '{"path": "a.py", "content": ""}'))
+
+    def compare(many: int) -> Actions:
+        failed = {f"job_{at}": Action("error", program=f"job_{at}") for at in range(many)}
+        actions = Actions(failed=failed | {"edit a.py": Action("error", program="edit")})
+        for at in range(many):
+            actions.drop_mended(Step("result", at, "ok", edit))
+        return actions
+
+    assert "edit a.py" not in compare(10).failed
+    assert grows(compare, lambda many: many, (250, 1_000)) <= WORST
+
+
+def test_turns_are_ended_in_time_linear_in_their_number() -> None:
+    """4,000 turns took eight seconds: at the end of each all calls so far were read again."""
+
+    def end(many: int) -> Actions:
+        actions = Actions(done={f"job_{at}": Action("running") for at in range(many)})
+        for at in range(many):
+            actions.end_turn()
+            call = CallEffect("queue", action="start")
+            actions.note(
+                Step("result", at, f"{at}", call, is_running=True), "running", is_check=False
+            )
+        return actions
+
+    assert [act.is_running for act in end(2).done.values()] == [False, False, True]
+    assert grows(end, lambda many: many, (250, 1_000)) <= WORST
 
 
 @pytest.mark.parametrize("name", STEPS)

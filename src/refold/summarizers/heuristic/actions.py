@@ -220,9 +220,8 @@ def find_nothing_ran(text: str, check: str) -> str:
         return row[0]
     programs = check.split()[:4]
     rows = (row[0] for row in _NO_PROGRAM.finditer(ends))
-    return next(
-        (row for row in rows if not set(re.split(r"[\s:：'\"`]+", row)).isdisjoint(programs)), ""
-    )
+    own = (row for row in rows if not set(re.split(r"[\s:：'\"`]+", row)).isdisjoint(programs))
+    return next(own, "")
 
 
 def says_failed(step: Step, text: str) -> bool:
@@ -350,6 +349,8 @@ _LONG_OPTION = re.compile(r"(?<=\s)(--?[\w-]{1,40}[= ])[^\s'\"]{30,300}[/\\]([^\
 RECENT_FAILURES, WORKAROUND_DISTANCE = 2, 4
 """Number of latest failures, and of messages after each, for which a working call of the same
 program counts as a workaround."""
+COMPARED_FAILURES = 200
+"""Number of latest failures of which those about a file are forgotten when it is edited."""
 WORKED = "; then it worked otherwise"
 """Suffix of a failure after which a call of the same program worked."""
 WAS_REFUSED = "refused by the user"
@@ -387,6 +388,8 @@ class Actions:
     done: dict[str, Action] = field(default_factory=dict)
     failed: dict[str, Action] = field(default_factory=dict)
     """Those that have not worked since."""
+    noted: int = 1 << 30
+    """Number of calls added to *done* since the latest end of a turn; before the first, no limit."""
 
     def note(self, step: Step, outcome: str, *, is_check: bool) -> None:
         """Record the *outcome* of a call. *is_check*: whether it is a check or a commit, which have
@@ -396,12 +399,8 @@ class Actions:
         if step.text.startswith(NOT_RUN):
             if step.text.startswith(REFUSED):
                 words = _REFUSING.search(step.text[:LONGEST_REFUSAL])
-                reason = (
-                    f"{WAS_REFUSED}, its result says: {one_line(words[1], LONGEST_REPORT)}"
-                    if words
-                    else ""
-                )
-                _add(self.failed, _name_failed(step), reason or WAS_REFUSED, step, 1)
+                reason = f", its result says: {one_line(words[1], LONGEST_REPORT)}" if words else ""
+                _add(self.failed, _name_failed(step), WAS_REFUSED + reason, step, 1)
             return
         deeds = shell.find_actions(step.command)
         if outcome == "ok" and deeds.rank and _hides_failure(step):
@@ -425,24 +424,25 @@ class Actions:
         """Forget the failure of a call that works now. Mark failures that it works around."""
         if not self.failed or read_outcome(step, "", shell.CommandSpan()) != "ok":
             return
-        deeds, acts = shell.find_actions(step.effect.command), self.failed.values()
+        deeds = shell.find_actions(step.effect.command)
+        acts = [*islice(reversed(self.failed.values()), COMPARED_FAILURES)]
         edits = {f"{act.program} {path}" for path in step.effect.edited_files for act in acts}
         for call in (_name_failed(step), name_command(deeds.text) * deeds.has_own_error, *edits):
             self.failed.pop(write_title(call), None)
         program, words = _name_program(step), _split_name(_name_failed(step))
-        for name, act in [*reversed(self.failed.items())][:RECENT_FAILURES]:
+        for name, act in [*islice(reversed(self.failed.items()), RECENT_FAILURES)]:
             is_open = act.rank and not act.outcome.startswith(WAS_REFUSED)
-            is_near = step.at - act.at <= WORKAROUND_DISTANCE and not words.isdisjoint(
-                _split_name(name)
-            )
-            if act.program == program and is_near and is_open:
+            is_near = step.at - act.at <= WORKAROUND_DISTANCE
+            is_alike = act.program == program and not words.isdisjoint(_split_name(name))
+            if is_alike and is_near and is_open:
                 self.failed[name] = act._replace(outcome=act.outcome + WORKED, rank=0)
 
     def end_turn(self) -> None:
         """Mark running calls as unseen: a person went on without waiting for their end."""
-        for name, act in self.done.items():
+        for name, act in [*islice(reversed(self.done.items()), self.noted)]:
             if act.is_running:
                 self.done[name] = act._replace(outcome=UNSEEN)
+        self.noted = 0
 
     def _note_deed(self, step: Step, outcome: str, deeds: shell.CommandSpan) -> None:
         effect = step.effect
@@ -463,6 +463,7 @@ class Actions:
         line = one_line(line, LONGEST_REPORT if is_agent(effect.tool) else LONGEST_OUTCOME)
         result = ": ".join(filter(None, ("" if outcome == "ok" else outcome, line)))
         _add(self.done, call, result or outcome, step, deeds.rank or 2)
+        self.noted += 1
 
 
 def write_title(call: str) -> str:
@@ -483,9 +484,8 @@ def _find_failure(step: Step, outcome: str, deeds: shell.CommandSpan) -> str:
     only its last command failed, which looks, or if the line names no error and the call only
     looked or the exit code belongs to a command after its *deeds*."""
     command, has_worked = step.command, outcome in ("", "ok", RUNNING)
-    if outcome == STOPPED or (
-        has_worked and (command or step.effect.files or is_look(step.effect))
-    ):
+    is_sure = bool(command or step.effect.files or is_look(step.effect))
+    if outcome == STOPPED or (has_worked and is_sure):
         return ""
     line = one_line(_find_line(step, failed=True), LONGEST_REASON)
     if has_worked:
