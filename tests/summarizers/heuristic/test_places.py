@@ -172,6 +172,26 @@ def test_only_paths_that_messages_contain_are_reported_as_lost():
     assert {*losses.paths, *losses.identifiers} == {"src/app.ts", "old.ts"}
 
 
+PATCH = """*** Begin Patch
+*** Update File: src/a.py
+@@
+-x = 1
++self.tools.register(x)
+*** End Patch"""
+
+
+@pytest.mark.parametrize(("name", "arguments"), [
+    ("apply_patch", PATCH), ("apply_patch", json.dumps({"input": PATCH})),
+    ("edit_file", json.dumps({"path": "src/a.py", "code": "self.tools.register(x)"})),
+])  # fmt: skip
+def test_a_change_of_code_that_calls_tools_is_no_script(name, arguments):
+    """Codex gives both scripts and patches as plain text."""
+    effect = effect_of_call(ToolCall("c1", name, arguments))
+    assert (effect.tool, effect.files) == (name, (("src/a.py", "modified"),))
+    script = effect_of_call(ToolCall("c1", "exec", "await tools.shell({cmd: 'cat src/b.py'})"))
+    assert (script.tool, script.files) == ("shell", (("src/b.py", "read"),))
+
+
 def test_multiedit_changes_its_file():
     """OpenCode and Crush spell it as one word."""
     edit = {"oldString": "a = 1", "newString": "a = 2"}

@@ -200,7 +200,8 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
     arguments = call.arguments if is_long else parse_or_text(call.arguments)
     text = "\n".join(_texts_in(arguments))
     code = arguments if isinstance(arguments, str) else _text_at(arguments, ("code", "input"))
-    if tool := _CODE_CALL.search(code):
+    named = list(_files_by_name(call.name, arguments))
+    if (tool := _CODE_CALL.search(code)) and not (named or code.lstrip().startswith(PATCH_BEGINS)):
         command, directory = spell_code(code[:MAX_ARGUMENTS])
         effect = effect_of_command(command, folder, directory or ".")._replace(tool=tool[1])
         return _add_changes(effect, text)
@@ -208,7 +209,7 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
     directory = _text_at(arguments, _DIRECTORY_KEYS).strip() or "."
     place = WorkingDir(folder).enter(directory) if command else WorkingDir(folder)
     files = (
-        *dict.fromkeys((place.name(p), state) for p, state in _files_by_name(call.name, arguments)),
+        *dict.fromkeys((place.name(path), state) for path, state in named),
         *_files_of_command(command, place, text),
     )
     changed = _find_changed(arguments) if _TASK_TOOL.fullmatch(call.name) else None
@@ -545,6 +546,5 @@ def _read_edit(edit: re.Match[str], path: str) -> Change | None:
 
 def is_look(effect: CallEffect) -> bool:
     """Return whether a tool only looks at something, going by its name and action."""
-    names = f"{effect.tool[:200]} {effect.action}"
-    words = [word.lower() for word in _WORD.findall(names)]
+    words = [word.lower() for word in _WORD.findall(f"{effect.tool[:200]} {effect.action}")]
     return any(word in shell.READ_ONLY_VERBS or word.endswith(_LOOKS_AT) for word in words)
