@@ -257,7 +257,7 @@ def keep_behind(
     else:
         head = [user(QUESTION)] if placement.before == "question" else []
     after = [beside[at] for at in sorted(beside) if beside[at].parts]
-    bridge = _bridge(placement, _next_speaker(view, stop, after))
+    bridge = _make_bridge(placement, _find_next_speaker(view, stop, after))
     return Surroundings(
         0, stop, (*opening, *dialogue, *head), (*bridge, *after), placement.role, stays.omitted
     )
@@ -298,9 +298,9 @@ def _for_another_place(message: Message, rules: Rules) -> Message:
     return Message(message.role, parts)
 
 
-def _bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
+def _make_bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
     """Return the messages between a summary and the next speaker: a role, or `end` or `model` as in
-    `_next_speaker`."""
+    `_find_next_speaker`."""
     if placement.acknowledged and next_speaker in ("user", "end"):
         return (Message("assistant", (Text(ACK),)),)
     if placement.role == "assistant" and next_speaker in ("assistant", "model"):
@@ -308,7 +308,7 @@ def _bridge(placement: Placement, next_speaker: str) -> Iterable[Message]:
     return ()
 
 
-def _next_speaker(view: View, stop: int, after: Sequence[Message]) -> str:
+def _find_next_speaker(view: View, stop: int, after: Sequence[Message]) -> str:
     """Return who speaks after the summary, in *after* or the view: the user or the assistant. If
     neither does, return `model` when it is the model's turn, else `end`."""
     shown = (item.messages for item in view.iter_items() if item.start >= stop)

@@ -41,7 +41,9 @@ def tail_start(view: View, keep: float) -> int:
     if len(view.transcript) < 2:
         return 0
     marks = _find_marks(view)
-    start = _by_share(view, marks, keep) if isinstance(keep, float) else _by_count(view, keep)
+    start = (
+        _find_by_share(view, marks, keep) if isinstance(keep, float) else _find_by_count(view, keep)
+    )
     return start if start > _conversation_start(view) else _latest_exchange(view, marks)
 
 
@@ -91,12 +93,12 @@ def tail_within(view: View, most: int, wanted: int | None = None) -> int:
     return min(fitting, key=lambda cut: abs(sizes[cut] - wanted), default=cuts[-1] if cuts else 0)
 
 
-def _by_count(view: View, keep: float) -> int:
+def _find_by_count(view: View, keep: float) -> int:
     limit = len(view.transcript) - keep
     return max((cut for cut in view.cuts if cut <= limit), default=0)
 
 
-def _by_share(view: View, marks: _Marks, keep: float) -> int:
+def _find_by_share(view: View, marks: _Marks, keep: float) -> int:
     end, total, target = len(view.transcript), marks.sums[-1], share_start(view, keep)
     if target == 0:
         return 0

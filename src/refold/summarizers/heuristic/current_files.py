@@ -437,7 +437,7 @@ def render_current(
     words = {word for text in tail[-RECENT:] for word in _WORD.findall(text)}
     named = {split_path(name)[1] for name in find_names(context.named)}
     heats = {
-        path: _heat(file, context.ages, named)
+        path: _rate_heat(file, context.ages, named)
         for path, file in files.items()
         if file.numbers and not is_vendored(path) and not path.endswith(LOGS)
     }
@@ -511,7 +511,7 @@ def _read_leads(lines: Sequence[Numbered]) -> dict[int, str]:
     return leads
 
 
-def _heat(file: CurrentFile, ages: Sequence[float], named: set[str]) -> float:
+def _rate_heat(file: CurrentFile, ages: Sequence[float], named: set[str]) -> float:
     activity = (1 + sqrt(min(file.edits, 4))) / (1 + ages[file.touched_at])
     if split_path(file.path)[1] in named:
         activity *= NAMED if file.edits else NAMED * PENDING

@@ -204,7 +204,7 @@ def find_excerpts(work: Work, context: Context, room: int) -> list[Excerpt]:
     wordy_kinds = WORDY if context.code >= 1 else {*WORDY, "run"}
     wordy = (at for at in chosen if work.blocks[at].kind in wordy_kinds)
     words_at = {at: [_spell_terms(own.values or own.text) for own in lines_at[at]] for at in wordy}
-    rarity, excerpts = _rarity([*chain.from_iterable(words_at.values())]), list[Excerpt]()
+    rarity, excerpts = _weigh_terms([*chain.from_iterable(words_at.values())]), list[Excerpt]()
     for position in chosen:
         block, lines = work.blocks[position], lines_at[position]
         is_note = block.kind == "finding"
@@ -256,7 +256,7 @@ def _is_turned(excerpt: Excerpt, turning: Excerpt) -> bool:
     named = {*dict(excerpt.names)}
     shared = ((name, weight) for name, weight in turning.names if name in named)
     rare = (
-        _ANY_DIGIT.search(name) or weight > SHARED * _importance(name) for name, weight in shared
+        _ANY_DIGIT.search(name) or weight > SHARED * _rate_term(name) for name, weight in shared
     )
     return CORRECTING.is_in(turning.line.text) or any(rare)
 
@@ -302,16 +302,16 @@ def _spell_terms(text: str) -> str:
     return " ".join(terms(_STAMP.sub("", text)))
 
 
-def _rarity(lines: Sequence[str]) -> dict[str, tuple[str, float]]:
+def _weigh_terms(lines: Sequence[str]) -> dict[str, tuple[str, float]]:
     """Return the name of each word with its weight: higher if fewer lines have the word."""
     counts = Counter(chain.from_iterable(set(line.split()) for line in lines))
     return {
-        term: (f" {term}", TERM * _importance(term) * log(len(lines) / count + 1))
+        term: (f" {term}", TERM * _rate_term(term) * log(len(lines) / count + 1))
         for term, count in counts.items()
     }
 
 
-def _importance(term: str) -> float:
+def _rate_term(term: str) -> float:
     """Return the factor of a term: higher for figures, which are asked for later, lower for one
     that is not ASCII, which in a script without spaces is half a word."""
     if any(map(str.isdigit, term)):
@@ -453,7 +453,7 @@ def _render_excerpts(chosen: Sequence[Excerpt], work: Work) -> tuple[str, str]:
             continue
         # Do not repeat a topic that the line above has.
         before = rows[-1].rpartition("\n")[2] if rows else ""
-        rows.append(_exchange("" if label in before else label, own, work))
+        rows.append(_write_exchange("" if label in before else label, own, work))
     parts = (_render_group(heading, excerpts, work) for heading, excerpts in groups.items())
     return "\n".join(rows), "\n".join(parts)
 
@@ -495,7 +495,7 @@ def _write_head(request: Block) -> str:
     return one_line(text, HEAD)
 
 
-def _exchange(label: str, excerpts: Iterable[Excerpt], work: Work) -> str:
+def _write_exchange(label: str, excerpts: Iterable[Excerpt], work: Work) -> str:
     """Return the quotes of one exchange after its topic. Only a person's words are marked."""
     groups = groupby(excerpts, key=attrgetter("block"))
     texts = [_write_clauses([own.line for own in group], work.blocks[at]) for at, group in groups]
