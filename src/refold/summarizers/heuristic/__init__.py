@@ -161,8 +161,8 @@ def _read_standing(
     names: Iterable[str],
 ) -> State:
     """Return the state of the work after the hidden *steps*, starting from that of *earlier*
-    summaries, without what the visible steps *after* them supersede. Note as in sight the requests
-    in those and in the messages *beside* the summary, also with each of the senders' *names*."""
+    summaries, without what the visible steps *after* them supersede. The requests in these and in
+    the messages *beside* the summary are in sight, also as marked with the senders' *names*."""
     state = read_state(steps, earlier)
     drop_superseded(state, after)
     seen = [step.text for step in (*read_steps(beside), *after) if step.kind == "request"]
@@ -204,7 +204,7 @@ def _add_excerpts(
     max_tokens: int,
     count: Callable[[str], int],
 ) -> str:
-    """Return the *fixed* sections, never cut, with as many excerpts as fit into *max_tokens*."""
+    """Return the *fixed* sections, uncut, with as many excerpts as fit into *max_tokens* tokens."""
     text = _join(*fixed)
     shown = {*names_in(text), *material.shown_names}
     selection = Selection(excerpts, material.work, shown, material.answer_share)
@@ -253,7 +253,7 @@ def names_in(text: str) -> Iterator[str]:
 
 
 def _code_share(blocks: Iterable[Block]) -> float:
-    """Return the share of tools' blocks that show source code or a change; 1.0 without blocks."""
+    """Return the share of tools' blocks that show source code or a change; 1.0 without any."""
     kinds = Counter(block.kind for block in blocks if block.kind not in {*TALK, *TURNS})
     return (kinds["source"] + kinds["written"]) / kinds.total() if kinds else 1.0
 

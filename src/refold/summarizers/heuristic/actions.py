@@ -389,7 +389,7 @@ class Actions:
     failed: dict[str, Action] = field(default_factory=dict)
     """Those that have not worked since."""
     noted: int = 1 << 30
-    """Number of calls added to *done* since the latest end of a turn; before the first, no limit."""
+    """Calls added to *done* since the latest end of a turn; no limit before the first."""
 
     def note(self, step: Step, outcome: str, *, is_check: bool) -> None:
         """Record the *outcome* of a call. *is_check*: whether it is a check or a commit, which have
@@ -480,9 +480,9 @@ def _add(actions: dict[str, Action], call: str, outcome: str, step: Step, rank: 
 
 
 def _find_failure(step: Step, outcome: str, deeds: shell.CommandSpan) -> str:
-    """Return how a call failed and the line that says why. Empty if it worked or was stopped, if
-    only its last command failed, which looks, or if the line names no error and the call only
-    looked or the exit code belongs to a command after its *deeds*."""
+    """Return how a call failed and the line that says why. Empty if it worked or was stopped, if it
+    failed in a last command that only looks, or if the line names no error and the call only looked
+    or the exit code belongs to a command after its *deeds*."""
     command, has_worked = step.command, outcome in ("", "ok", RUNNING)
     is_sure = bool(command or step.effect.files or is_look(step.effect))
     if outcome == STOPPED or (has_worked and is_sure):

@@ -284,8 +284,8 @@ def cut_middle(text: str, size: int, leads: Mapping[int, str]) -> str:
 
 def _find_start(text: str, size: int, leads: Mapping[int, str]) -> int:
     """Return the index at which the last third of *size* characters begins: at a line, else at a
-    sentence of the last line. An end that a lead or earlier words may negate begins with its line,
-    or at the end of the text."""
+    sentence of the last line. An end that a lead or earlier words may negate is kept from the start
+    of its line or dropped (`len(text)`)."""
     start = len(text) - size // 3
     if line := _LINE.search(text, start):
         return line.start()

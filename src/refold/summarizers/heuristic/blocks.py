@@ -385,7 +385,7 @@ def _iter_clauses(text: str, is_in_clauses: bool) -> Iterator[str]:
 
 
 def iter_lines(text: str, *, is_prose: bool = False, least: int = LEAST_WORDS) -> Iterator[Line]:
-    """Yield the lines of *least* words or more, line numbers apart; those of prose with leads."""
+    """Yield the lines of *least* words or more, line numbers split off; in prose with leads."""
     shown = without_handles(_NOTICES.sub("", spell_cut(text)))
     rows = [_split_number(row) for row in shown.split("\n")]
     leads = find_leads([line for _, line in rows]) if is_prose else {}
