@@ -627,7 +627,7 @@ def test_messages_that_the_last_one_attends_to_are_kept_word_for_word():
     assert user("用户问题0") not in messages
 
 
-@pytest.mark.parametrize("weights", [[1.0], [-1.0] * 40, [float("nan")] * 40])
+@pytest.mark.parametrize("weights", [[1.0], [-1.0] * 40, [float("nan")] * 40, [float("inf")] * 40])
 def test_attention_weights_that_are_too_few_negative_or_nan_are_refused(weights):
     """S1-38: one weight of at least 0 for each message."""
     view = View.of([Message("user", (Text("x"),))] * 40)

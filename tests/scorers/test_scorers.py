@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Sequence
+from math import inf, nan
 
 import pytest
 from hypothesis import given
@@ -354,7 +355,16 @@ def test_weighted_is_the_weighted_mean_of_its_scorers() -> None:
     ]
 
 
-@pytest.mark.parametrize("terms", [(), ((0, Recency()),), ((1, Recency()), (-1, Errors()))])
+@pytest.mark.parametrize(
+    "terms",
+    [
+        (),
+        ((0, Recency()),),
+        ((1, Recency()), (-1, Errors())),
+        ((nan, Recency()),),
+        ((inf, Errors()),),
+    ],
+)
 def test_missing_zero_or_negative_weights_are_refused(
     terms: tuple[tuple[float, Scorer], ...],
 ) -> None:
@@ -369,6 +379,10 @@ def test_missing_zero_or_negative_weights_are_refused(
         lambda: Brevity(-1),
         lambda: References(half=0),
         lambda: References(enough=0),
+        lambda: Recency(nan),
+        lambda: Brevity(nan),
+        lambda: Brevity(inf),
+        lambda: References(half=nan),
         lambda: Emphasis(words=("",)),
     ],
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from math import inf, sqrt
 
 from refold.core.view import View
 from refold.messages import Message
@@ -20,7 +20,7 @@ class Recency:
     half: float = 60.0
 
     def __post_init__(self) -> None:
-        if self.half <= 0:
+        if not self.half > 0:
             raise ValueError("half must be positive")
 
     def __call__(self, view: View) -> Sequence[float]:
@@ -33,13 +33,13 @@ class Recency:
 class Brevity:
     """1.0 for an empty message, a half for one of *half* tokens, less for longer ones, so that one
     long result is cleared before ten short ones. Raises ValueError for a *half* that is not
-    positive."""
+    positive or not finite."""
 
     half: float = 1_000.0
 
     def __post_init__(self) -> None:
-        if self.half <= 0:
-            raise ValueError("half must be positive")
+        if not 0 < self.half < inf:
+            raise ValueError("half must be positive and finite")
 
     def __call__(self, view: View) -> Sequence[float]:
         """Return a score for each message."""
@@ -116,7 +116,7 @@ class Roles:
 class Weighted:
     """The weighted mean of scorers: `Weighted(((1.0, Recency()), (0.5, Freshness())))`. It is from
     0.0 to 1.0 if their scores are. Scorers of weight 0 are not run. Raises ValueError for a
-    negative weight, or if none is positive."""
+    weight that is negative or not finite, or if none is positive."""
 
     terms: tuple[tuple[float, Scorer], ...]
     """Pairs of weight and scorer."""
@@ -124,8 +124,8 @@ class Weighted:
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", tuple((weight, scorer) for weight, scorer in self.terms))
         weights = [weight for weight, _ in self.terms]
-        if min(weights, default=0) < 0 or not any(weights):
-            raise ValueError("weights must not be negative, and one must be positive")
+        if not (all(0 <= weight < inf for weight in weights) and any(weights)):
+            raise ValueError("weights must be finite and not negative, and one must be positive")
 
     def __call__(self, view: View) -> Sequence[float]:
         """Return a score for each message."""
@@ -200,7 +200,7 @@ class Attention:
 
     Model APIs do not return attention, so *attend* must be provided. Without it every score is 0.0.
     It gets the first *chars* characters of each message. *name* stands for it in the repr, which
-    names edits. Raises ValueError unless it returns one weight of at least 0 per text.
+    names edits. Raises ValueError unless it returns one finite weight of at least 0 per text.
     """
 
     attend: Attend | None = field(default=None, repr=False)
@@ -213,7 +213,7 @@ class Attention:
         if self.attend is None or not messages:
             return [0.0] * len(messages)
         weights = self.attend([plain_text(message)[: self.chars] for message in messages])
-        if len(weights) != len(messages) or not all(weight >= 0 for weight in weights):
+        if len(weights) != len(messages) or not all(0 <= weight < inf for weight in weights):
             raise ValueError(
                 f"{self.name or 'attend'} gave no weight of at least 0 for each of {len(messages)} texts"
             )

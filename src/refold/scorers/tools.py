@@ -177,7 +177,7 @@ class References:
     enough: float = 3.0
 
     def __post_init__(self) -> None:
-        if min(self.half, self.enough) <= 0:
+        if not (self.half > 0 and self.enough > 0):
             raise ValueError("half and enough must be positive")
 
     def __call__(self, view: View) -> Sequence[float]:
