@@ -340,6 +340,11 @@ def test_an_embedder_that_returns_too_few_vectors_is_refused() -> None:
         Nearness(lambda _: [[1.0]])(View.of([user("x")]))
 
 
+def test_words_of_emphasis_match_in_any_case() -> None:
+    view = View.of([user("NUR ÜBER DIE HAUPTSTRASSE"), user("Nur über die Straße"), user("x")])
+    assert score_messages(Emphasis(words=["straße"]), view) == [1.0, 1.0, 0.0]
+
+
 # --- the port -----------------------------------------------------------------------------------
 
 

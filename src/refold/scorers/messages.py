@@ -86,8 +86,8 @@ class Emphasis:
         text = text[:MAX_SCANNED]
         if not self.words:
             return STRESSING.is_in(text)
-        lower = text.lower()
-        return any(word.lower() in lower for word in self.words)
+        folded = text.casefold()
+        return any(word.casefold() in folded for word in self.words)
 
 
 @dataclass(frozen=True)
