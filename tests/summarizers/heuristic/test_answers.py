@@ -55,6 +55,13 @@ def test_the_users_answers_are_kept_beside_many_requests_and_rules():
     assert text.endswith("writes? -> the long one")
 
 
+@pytest.mark.parametrize("field", [{"answers": []}, {"answers": [""]}, None, ""])
+def test_a_question_that_was_skipped_has_no_answer(field):
+    answers = {"push": {"answers": ["Yes"]}, "log": field}
+    asked = call("request_user_input", json.dumps({"answers": answers}), questions=ASKED)
+    assert list(collect([user("Go."), *asked]).decisions) == ['user: Shall I push "main"? -> Yes']
+
+
 def test_a_free_form_answer_is_listed_after_its_question():
     state = collect([user("Go."), *call("ask_user", "**Repo path**: C:\\Work", question="Where?")])
     assert list(state.decisions) == ["user: Where? -> **Repo path**: C:\\Work"]

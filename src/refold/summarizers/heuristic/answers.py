@@ -131,7 +131,7 @@ def read_answers(step: Step) -> list[PersonAnswer]:
     if not (answers or is_own):
         answers = [PersonAnswer("; ".join(questions.values()), text)]
     teller = tool if tool.startswith("mcp_") else ""
-    return [answer._replace(teller=teller) for answer in answers]
+    return [answer._replace(teller=teller) for answer in answers if answer.words.strip()]
 
 
 def _iter_questions(arguments: Any, *, is_sure: bool) -> Iterator[tuple[str, str]]:
@@ -168,7 +168,7 @@ def _read_fields(text: str, questions: Mapping[str, str]) -> list[PersonAnswer]:
     answers = list[PersonAnswer]()
     for id, field in object_at(parse_or_none(text), "answers").items():
         words = field.get("answers") if isinstance(field, dict) else field
-        texts = words if isinstance(words, list) else [words]
+        texts = words if isinstance(words, list) else [words] * (words is not None)
         answers.append(PersonAnswer(questions.get(id, id), ", ".join(map(str, texts))))
     return answers
 
