@@ -366,16 +366,16 @@ def read_boxes(text: str) -> Todos:
 
 
 def _todos(arguments: Any) -> Todos | None:
-    """Return the items of a plan, as TodoWrite, update_plan and write_todos take; None for another
-    call."""
+    """Return the items of a plan (TodoWrite, update_plan, write_todos); None for another call."""
     if not isinstance(arguments, Mapping):
         return None
     for key in ("todos", "plan", "todoList", "items"):
         rows = arguments.get(key)
         if isinstance(rows, str) and (boxes := read_boxes(rows)):  # Roo Code
             return boxes
-        is_list = isinstance(rows, list) and all("status" in object_at(row) for row in rows)
-        if is_list and (key.startswith("todo") or any(map(_text_of, rows))):  # not of an order
+        rows = rows if isinstance(rows, list) else [None]
+        is_plan = key.startswith("todo") or any(_text_of(object_at(row)) for row in rows)
+        if is_plan and all("status" in object_at(row) for row in rows):  # `items` may be an order's
             return tuple(Todo(_text_of(row), _status_of(row["status"])) for row in rows)
     return None
 
