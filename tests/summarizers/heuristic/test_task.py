@@ -196,3 +196,45 @@ def test_a_log_of_tasks_is_no_task():
     board = f"[{', '.join(task.format(n, n) for n in range(4))}]"
     shown = call("bash", board, command="cat logs/task-board.json")
     assert read_task(user("What is in task-board.json?"), *shown, *WORK) == ""
+
+
+READ = "The pool grows by `pool_size` connections.\nIt shrinks after `idle_minutes`.\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "is_task"),
+    [
+        ("/home/me/todo-app/config/pool.yaml", False),
+        ("/home/me/TASK-15/repo/README.md", False),
+        (r"C:\work\TASK-15\repo\docker-compose.yml", False),
+        ("/home/me/plan/settings.toml", False),
+        ("/home/me/app/specs/pools.md", True),
+        ("/home/me/app/.specs/2026-11/pools.md", True),
+        (r"C:\work\TASK-15\repo\docs\plan.md", True),
+        ("/home/me/todo-app/tickets/17.txt", True),
+    ],
+)
+def test_a_file_is_the_task_by_its_name_or_as_a_document_in_a_folder_for_tasks(path, is_task):
+    """Issue 12: in a project in `TASK-15` each configuration file was the text of the task."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    request = user(f"See {name} and mend `pool_size`.")
+    text = read_task(request, *call("Read", READ, file_path=path), *WORK)
+    assert ("pool_size" in text) == is_task
+
+
+def test_a_document_that_the_agent_edits_is_shown_once_as_current_text():
+    """Issue 12: its text stood in parts under three headings."""
+    path = "/home/me/app/ROADMAP.md"
+    rows = [f"{n}. Phase {n} moves `pool_{n}` to release {n}.0." for n in range(1, 30)]
+    old, new = rows[3], "4. Phase 4 drops `pool_4` from release 4.0."
+    messages = [
+        user("Have it in the ROADMAP.md, please."),
+        *call("Read", "\n".join(f"{n}\t{row}" for n, row in enumerate(rows, 1)), file_path=path),
+        *call("Edit", "Updated.", file_path=path, old_string=old, new_string=new),
+        *WORK,
+    ]
+    view = View.of([*messages, user("Go on."), assistant("On it.")])
+    text = drive(RuleSummary()(view, 0, len(view.messages) - 2, 6_000)).text
+    assert "## Task" not in text
+    assert text.count(path) == 2  # among the files, and above its text
+    assert f"{rows[2]}\n{new}\n{rows[4]}" in text.partition("## Current text of files")[2]

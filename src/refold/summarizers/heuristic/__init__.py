@@ -30,7 +30,7 @@ from refold.summarizers.heuristic.state import State, drop_superseded, read_stat
 from refold.summarizers.heuristic.steps import Source, Step, read_source, read_spans, read_steps
 from refold.summarizers.heuristic.task import Task, read_task, read_task_hints, render_task
 from refold.text.plain import readable_text, terms
-from refold.text.summary_wrapper import wrap_summary
+from refold.text.summary_wrapper import wrap_summary, write_heading
 from refold.tokens.count import estimate
 
 EXCERPTS = "Excerpts (single lines, with gaps between them)"
@@ -237,12 +237,15 @@ def _write_fixed(material: Material, room: int) -> tuple[str, str]:
     own = max(int(share * room), min(room, int(MIN_STATE_TOKENS * (1 - dialogue**2))))
     state = render_state(material.state, own, 1 - dialogue)
     task = render_task(material.task, int(TASK_SHARE * room))
-    current = render_current(
-        material.files,
-        (task, *material.shown),
-        material.context,
-        min(int(CURRENT_TEXT_SHARE * (room - 1_500)), room - estimate(state) - estimate(task)),
-    )
+    most = int(CURRENT_TEXT_SHARE * (room - 1_500))
+
+    def write_current(task: str) -> str:
+        own = min(most, room - estimate(state) - estimate(task))
+        return render_current(material.files, (task, *material.shown), material.context, own)
+
+    if material.task.is_product and write_heading(material.task.heading) in write_current(""):
+        task = ""  # its text stands in one place
+    current = write_current(task)
     return "\n".join(filter(None, (state, task))), current
 
 

@@ -72,10 +72,9 @@ DIGITS = re.compile(r"(?<![0-9a-f])[a-f]*+\d[0-9a-f]*+")
 _WORD = re.compile(r"[^\W_]{2,}")
 _KEY = re.compile(r"(?:^|(?<=, ))[\w.$@-]{1,80}: ")
 _CLAUSE = re.compile(r"(?<=[，；])")
-_TASK = re.compile(
-    r"(?:^|[\W_])(?:issues?|tickets?|tasks?|plans?|spec(?:ification)?s?|stor(?:y|ies)|epics?|bd show|prd|roadmap|todo)(?:[\W_]|$)",
-    re.IGNORECASE,
-)
+_TASKS = r"(?:issues?|tickets?|tasks?|plans?|spec(?:ification)?s?|stor(?:y|ies)|epics?|bd show|prd|roadmap|todo)"
+_TASK = re.compile(rf"(?:^|[\W_]){_TASKS}(?:[\W_]|$)", re.IGNORECASE)
+_TASK_FOLDER = re.compile(rf"(?:^|/)\.?{_TASKS}(?:/|$)", re.IGNORECASE)  # not todo-app, TASK-12
 DOCS = re.compile(r"\.(?:md|mdx|rst|txt|adoc)$|(?:^|/)docs?/|README|CHANGELOG", re.IGNORECASE)
 SOURCE = re.compile(
     r"\.(?:py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|exs?|sh|css|html?|sql)$"
@@ -328,10 +327,11 @@ def kind_of(effect: CallEffect, path: str, command: str) -> Kind:
     """Return the kind of a file's text or of the output of a call or command."""
     if path.endswith(LOGS):
         return "run"
-    is_task = _TASK.search(path) and not _NO_TASK.search(path)
+    folder, _, file = path.replace("\\", "/").rpartition("/")
+    is_task = _TASK.search(file) or (_TASK_FOLDER.search(folder) and DOCS.search(file))
     name, is_planned = effect.tool, EXIT_PLAN_TOOL.fullmatch(effect.tool)
     shows_task = _TASK.search(name) and is_look(effect) and not (is_agent(name) or is_planned)
-    if is_task or shows_task or _shows_task(command):
+    if (is_task and not _NO_TASK.search(path)) or shows_task or _shows_task(command):
         return "task"
     if path:
         return "docs" if DOCS.search(path) else "source" if SOURCE.search(path) else "read"

@@ -78,6 +78,8 @@ class Task(NamedTuple):
     lines: Sequence[Line] = ()
     is_stale: bool = False
     """Whether its file may have changed since."""
+    is_product: bool = False
+    """Whether it is a document without checkboxes that the agent has changed."""
 
 
 def read_task_hints(
@@ -164,7 +166,9 @@ def read_task(work: Work, files: Mapping[str, CurrentFile], wanted: TaskHints, n
             if not (is_spoken_of or spoken.issuperset(split_words(stem))):
                 continue
             rank = (place, is_original, any(name in names_now for name in names), at)
-            ranked.append((rank, Task(block.heading, lines, bool(file and file.is_stale))))
+            is_product = not (is_original or ticked)
+            task = Task(block.heading, lines, bool(file and file.is_stale), is_product)
+            ranked.append((rank, task))
     return max(ranked, key=lambda row: row[0], default=(None, Task()))[1]
 
 
