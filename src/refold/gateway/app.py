@@ -50,9 +50,9 @@ Application = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
 class Gateway:
     """Passes requests on to their upstreams, compacted if that is due.
 
-    *api*, if given, answers the other paths below `/refold/`, after the admin check. *traces*
-    creates spans, by default with the process's tracer provider. `in_progress` is the number of
-    requests being answered."""
+    *api*, if given, answers the paths below `/refold/` other than health and readiness, after the
+    admin check. *traces* creates spans, by default with the process's tracer provider.
+    `in_progress` is the number of requests being answered."""
 
     def __init__(
         self,
@@ -322,12 +322,13 @@ class OriginPolicy:
     """Whether host names that no public server can have, and origins that no web site can have
     (`vscode-webview://...`), are accepted."""
     checks_names: bool = True
+    """Whether host names are checked."""
 
 
 def policy_for(config: Config, scope: Mapping[str, Any]) -> OriginPolicy:
-    """Return the sites that may send requests to upstreams. Host names are checked if only this
-    machine can connect: a page whose host name resolves here (DNS rebinding) is a program on it.
-    Elsewhere they are checked if some are configured."""
+    """Return the policy for requests to upstreams. Host names are checked if only this machine can
+    connect, because the name of any web site may resolve to it (DNS rebinding); otherwise if some
+    are configured."""
     at = scope.get("server")
     local = is_loopback(config.host) and at is not None and is_loopback(str(at[0]))
     return OriginPolicy(
@@ -339,7 +340,8 @@ def policy_for(config: Config, scope: Mapping[str, Any]) -> OriginPolicy:
 
 
 def check_origin(headers: Headers, sites: OriginPolicy) -> HTTPException | None:
-    """Return the error for a request of a page that may not send it; None for all others."""
+    """Return the error (403) for a request to a foreign host name, or of a page that may not send
+    it; None for all others."""
     host = _text(headers, b"host").lower()
     if host and sites.checks_names and not _is_own_name(_host_name(f"//{host}"), sites):
         words = (
@@ -418,8 +420,8 @@ def _text(headers: Headers, name: bytes) -> str:
 
 
 def has_admin_token(head: RequestHead, token: str) -> bool:
-    """Return whether a request carries the *token* in any header, with or without a scheme, in a
-    cookie, or in its query."""
+    """Return whether a request carries the *token* in any header, with or without a scheme, as user
+    or password, in a cookie, or in its query. False without a *token*."""
     if not token:
         return False
     values = [value for _, value in head.headers]
@@ -467,8 +469,8 @@ RELEASE_INTERVAL_SECONDS = 60.0
 
 
 class LoadPeaks:
-    """Calls *release* in a thread at the end of a peak, when a quarter of its requests are still in
-    progress."""
+    """Calls *release* in a thread, *pause* seconds after the end of a peak: when at most a quarter
+    of its requests are still in progress. It is called at most once in *every* seconds."""
 
     def __init__(
         self,

@@ -134,8 +134,8 @@ class Config:
         )
 
     def check_servable(self) -> "Config":
-        """Return this config if it can be served. Raises ValueError if not: without upstreams, or
-        if other machines can reach it and no admin token is set."""
+        """Return this config if it can be served. Raises ValueError if not, for example without
+        upstreams, or if other machines can reach it and no admin token is set."""
         if not self.upstreams:
             raise ValueError("no upstream: name one with --upstream, or in refold.toml")
         if not self.host:
@@ -190,7 +190,7 @@ def _check_sites(hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
 
 
 def with_environment(config: Config, environment: Mapping[str, str] = os.environ) -> Config:
-    """Return *config* with the secrets of the environment, which take precedence."""
+    """Return *config* with the secrets that the environment sets, which take precedence."""
     token, salt, store = (environment.get(name, "") for name in (ADMIN_TOKEN, SALT, STORE))
     return replace(
         config,
@@ -202,7 +202,7 @@ def with_environment(config: Config, environment: Mapping[str, str] = os.environ
 
 def parse_upstream(text: str) -> Upstream:
     """Return an upstream from the command line: an address, a well-known provider's name, or
-    `name=address`, served below `/name`. Raises ValueError."""
+    `name=address`, served below `/name`. Raises ValueError for any other text."""
     name, equals, address = text.partition("=")
     if equals and "/" not in name and ":" not in name:
         return Upstream(name=name, url=address, prefix=f"/{name}")
@@ -230,8 +230,8 @@ _KINDS: Mapping[Any, str] = {
     bool | None: "true or false",
     float | None: "a number",
 }
-"""Types that a value can have, by the annotation of its field. Other fields are not read from
-files."""
+"""How errors call the type of a value, by the annotation of its field. Fields with any other
+annotation are not read from files."""
 _SECRETS = frozenset({"admin_token", "salt", "store", "proxy"})
 """Keys whose values are left out of errors, since logs keep them."""
 _SUMMARY_KEYS = {
@@ -291,8 +291,8 @@ class _Table:
         return ConfigError(": ".join(filter(None, (self.file, self._full_name(key), message))))
 
     def guard(self, make: Callable[[], T], key: str = "") -> T:
-        """Return *make*'s result. Its ValueError becomes an error about the key that the message
-        begins with, or about *key*."""
+        """Return *make*'s result. Its ValueError or TypeError becomes a `ConfigError` about the key
+        that its message begins with, else about *key*."""
         try:
             return make()
         except ConfigError:

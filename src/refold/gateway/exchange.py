@@ -102,7 +102,7 @@ class Incoming:
     upstream: str
     """Its upstream's name."""
     path: str
-    """Path and query, as they came."""
+    """Path and query, without the upstream's prefix and the values of keys."""
     headers: Headers
     """Names in lower case."""
     body: bytes = field(repr=False)

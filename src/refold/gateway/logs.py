@@ -18,7 +18,7 @@ from refold.gateway.exchange import REASONS
 from refold.gateway.metrics import Counters
 
 LOGGER = logging.getLogger("refold.gateway")
-"""Logger with one record per request; silent until a handler is set."""
+"""Logger with a record for each request and each failure."""
 INCOMPLETE_RESPONSE = "ASGI callable returned without completing response."
 """The server's message for an answer that was cut off with its upstream's. Our own line of that
 request reports it too."""
@@ -62,7 +62,7 @@ class AccessLogEntry:
     """Type and traceback places of an internal error."""
 
     def as_fields(self) -> dict[str, Any]:
-        """Return the fields of a log line: everything that is not empty."""
+        """Return the fields of a log line: all that are neither empty nor 0."""
         values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
         return {
             name: shown
@@ -106,7 +106,8 @@ class LineFormatter(logging.Formatter):
 
 
 def _event_of(record: logging.LogRecord) -> str:
-    """Return a message's first line: asyncio's others quote exceptions."""
+    """Return a message's first line, up to 500 characters. In asyncio's messages the other lines
+    quote exceptions."""
     return record.getMessage().partition("\n")[0][:500]
 
 
@@ -148,8 +149,8 @@ def describe_fault(error: BaseException) -> str:
 
 
 def report_failure(counters: Counters, api: str, reason: str, error: BaseException) -> None:
-    """Count and log a failure of a request in this *api*, or, without one, of saving after
-    requests. Only the kind of error is logged: its text may quote content or a key."""
+    """Count and log a failure of a request in this *api*, or, if that is empty, of saving edits
+    after requests. The text of an *error* may quote content or a key: see `error_fields`."""
     if api:
         log_passthrough(api, reason, **error_fields(error))
     else:
@@ -158,8 +159,8 @@ def report_failure(counters: Counters, api: str, reason: str, error: BaseExcepti
 
 
 def report_model_failure(counters: Counters, answer: Answer | None) -> None:
-    """Count and log a failure of the model for summaries, so that rules summarise. Its message,
-    which may quote a request, is left out."""
+    """Count and log a failure of the model for summaries, if *answer* has one; rules then
+    summarise. Its message, which may quote a request, is left out."""
     failure = answer.failure if answer is not None else None
     if failure is not None and failure.kind != "breaker":  # its cause was reported
         counters.add("failures", reason="model")
@@ -188,8 +189,8 @@ def traceback_places(trace: TracebackType | None) -> list[str]:
 
 
 def _is_duplicate_of_access_log(record: logging.LogRecord) -> bool:
-    """Return whether the server logs that an answer was cut off, which our own line of that request
-    does."""
+    """Return whether the server logs here that an answer was cut off, which our own line of that
+    request reports."""
     is_stopped = record.exc_info is not None and isinstance(record.exc_info[1], CancelledError)
     return record.msg == INCOMPLETE_RESPONSE or (record.name == "uvicorn.error" and is_stopped)
 
@@ -257,7 +258,7 @@ WRITER = LogWriter()
 
 def configure_logging(level: str = "info") -> None:
     """Make the gateway and its server log to standard error: lines for people on a terminal, JSON
-    elsewhere. *level*: debug, info, warning, error."""
+    elsewhere. Raises ValueError if *level* is not one of `LEVELS`."""
     if level not in LEVELS:
         raise ValueError(f"no log level is called {level!r}; there are {', '.join(LEVELS)}")
     WRITER.setFormatter(LineFormatter() if os.isatty(STANDARD_ERROR) else JSONFormatter())

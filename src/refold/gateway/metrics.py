@@ -51,7 +51,7 @@ HELP = {
 
 @lru_cache(maxsize=4_096)
 def key_of(name: str, **labels: str) -> tuple[str, Labels]:
-    """Return the key of a counter or histogram. Few keys are used, each often."""
+    """Return the key of a counter or histogram: its name and labels."""
     return name, tuple(sorted(labels.items()))
 
 
@@ -85,7 +85,7 @@ class Counters:
             return dict(self._counts)
 
     def get(self, name: str, **labels: str) -> float:
-        """Return the sum of *name* over all label sets that include *labels*."""
+        """Return the sum of the counter *name* over all label sets that include *labels*."""
         wanted = labels.items()
         return sum(
             count
@@ -184,7 +184,7 @@ class SharedMetrics:
 
 
 def sum_samples(parts: Iterable[Samples]) -> Samples:
-    """Add up samples of the same kind, name and labels."""
+    """Return the sums of samples of the same kind, name and labels."""
     sums: Samples = {}
     for part in parts:
         for key, values in part.items():

@@ -139,7 +139,7 @@ async def change_refused(
     pipeline: Pipeline, tenants: TenantResolver, call: Call, status: int, start: ResponseStart
 ) -> bool:
     """Shorten a request that was too long, drop refused thinking, or prepare again what was
-    prepared for another tenant. Return whether anything was changed."""
+    prepared for another tenant. Return whether to send it again."""
     if call.is_tentative and not await _confirm_tenant(pipeline, tenants, call, status):
         return True
     if start.error is None or call.incoming is None or call.outgoing is None:
@@ -268,8 +268,8 @@ class Relay:
     def _needs_body(self, head: RequestHead, candidates: Sequence[Upstream]) -> bool:
         """Return whether to read the body of a request that is not for a model's answer.
 
-        It is read for the model's name if that decides (in JSON, or on auxiliary paths), and to
-        count the edited conversation. It is not read if it is too large."""
+        It is read for the model's name if that decides (in JSON of a declared size up to
+        `body_bytes`, and on auxiliary paths), and to count the edited conversation."""
         if head.method != "POST" or not head.has_body or request_model(head.path, {}):
             return False
         is_small = head.length is not None and head.length <= self._limits.body_bytes
@@ -306,7 +306,7 @@ class Relay:
         writer: ResponseWriter,
         on_end: Callable[[], None],
     ) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives. Raises as `iter_body` does."""
+        """Yield the body as it arrives, then call *on_end*. Raises as `iter_body` does."""
         limits = self._limits
         async for piece in iter_body(receive, limits.upload_bytes, limits, head.length):
             writer.log_entry.received_bytes += len(piece)
@@ -418,7 +418,8 @@ class Relay:
         return await self._client.send(call.request())
 
     async def _peek(self, call: Call, response: Response) -> ResponseStart:
-        """Return the beginning of the response to a prepared request."""
+        """Return the beginning of the response to a prepared request; an empty one for others,
+        which are not inspected. Raises `HTTPException` (502, 504)."""
         if call.outgoing is None:
             return ResponseStart()
         name = call.upstream.name
@@ -463,8 +464,8 @@ class Relay:
             self._pipeline.counters.observe("prepare_seconds", seconds, api=call.api)
 
     def _record(self, call: Call) -> None:
-        """Report usage to the pipeline, the log and the counters, after the client has its
-        answer."""
+        """Report an answer's status and usage to the pipeline, the log and the counters, after the
+        client has it."""
         if call.incoming is None or call.outgoing is None:
             return
         entry, usage = call.writer.log_entry, call.tap.usage() if call.tap else None

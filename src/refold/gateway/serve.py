@@ -109,8 +109,8 @@ def create_app(environment: Mapping[str, str] = os.environ) -> Gateway:
 
 
 def create_server(config: Config, app: Application) -> uvicorn.Server:
-    """Return a uvicorn server for *app*: call `run()`, or await `serve()`. It finishes streams when
-    it is stopped."""
+    """Return a uvicorn server for *app*: call `run()`, or await `serve()`. When it is stopped, it
+    finishes streams for up to `grace_seconds`."""
     limits = config.limits
     note = app.note_refusal if isinstance(app, Gateway) else id
     return DrainingServer(
@@ -240,7 +240,7 @@ def run(config: Config, bound: socket.socket | None = None) -> None:
 
 
 def _listen(config: Config) -> socket.socket:
-    """Return a socket at the configured address. Raises OSError, which names it."""
+    """Return a socket that listens at the configured address. Raises OSError, which names it."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     address = config.host.strip("[]"), config.port
     try:
@@ -300,7 +300,7 @@ def open_checked_store(address: str) -> Store:
 
 
 def warn_if_locked(address: str) -> None:
-    """Log that the store's file at *address* can only be read."""
+    """Log a warning if the store at *address* is a file that cannot be written."""
     file = file_path(address)
     if file is not None and file.exists() and not os.access(file, os.W_OK):
         log("the store may not be written: what is decided is not kept", store=str(file))

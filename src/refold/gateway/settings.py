@@ -44,7 +44,7 @@ class Engine:
     end_seconds: float | None = None
     """Seconds without a request after which it is told that a session has ended."""
     key: str = field(default="", repr=False)
-    """API key for these messages."""
+    """API key for telling it of ended sessions; empty if it needs none."""
 
     def __post_init__(self) -> None:
         if self.protocol:
@@ -79,15 +79,15 @@ class Settings:
     target: float = TARGET
     """Share of the usable window to come down to."""
     reserve_tokens: int = 20_000
-    """Tokens of the window reserved for the answer; a fifth of a small window."""
+    """Tokens of the window reserved for the answer, at most a fifth of the window."""
     economy: bool = True
     """Whether to compact below the hard level if that pays (`refold.budget.planner`)."""
     hour_cache: bool = False
     """Whether to have Anthropic's cache keep a conversation for an hour if its size and pauses make
     that cheaper than five minutes. Only the client's own cache marks are changed."""
     prices: Rates | Prices | None = None
-    """Prices of models, in place of the table of `refold.tokens.model_table`. Without prices
-    nothing pays."""
+    """Prices of all models, or a function of a model's name; if that returns None, the table of
+    `refold.tokens.model_table` counts. Without prices nothing pays."""
     engines: Mapping[str, Engine] = field(default_factory=dict)
     """The operator's engines, by model or upstream. Their prefill seconds and held blocks replace
     prices."""
@@ -100,7 +100,8 @@ class Settings:
     clock: Callable[[], float] = time.time
     """Seconds since 1970."""
     decide_timeout_seconds: float = 2.0
-    """Seconds for everything but a summary. After that the request is sent as it came."""
+    """Seconds for everything but a summary. After that the request is sent with the edits shown
+    before, if they are in memory, else as it came."""
     summary_timeout_seconds: float = 60.0
     """Seconds that a request waits for a summary."""
     older_accounts: frozenset[str] = frozenset()
@@ -112,16 +113,16 @@ class Settings:
     store_cooldown_seconds: float = 30.0
     """Seconds for which the store is not used after it failed or was late three times in a row."""
     conversations: int = 256
-    """Conversations kept in memory. A forgotten one is decoded again at its next request and shown
-    as stored."""
+    """Conversations kept in memory by each process. A forgotten one is decoded again at its next
+    request and shown with its stored edits."""
     known_bytes: int = 256 * 1024 * 1024
     """Maximum total bytes of their latest requests. Each takes about twice its size in memory."""
     compute_threads: int = 16
     """Threads per process that decide about requests."""
     read_above_bytes: int = 4_096
     """Bytes up to which a request without tool results and signed thinking passes unread, since
-    nothing in it is worth an edit. 0 reads every request, as custom strategies do, which may edit
-    anything."""
+    nothing in it is worth an edit. With 0, or with custom *strategies*, which may edit anything,
+    every request is read."""
     shadow: bool = False
     """Whether to send every request as it came and record in the ledger what it would have been. No
     model is asked for summaries."""
@@ -161,7 +162,7 @@ class Settings:
             raise ValueError(f"native must give fields for {strange}, not {self.native[strange]!r}")
 
     def find_engine(self, upstream: str, model: str) -> Engine | None:
-        """Return the engine that serves *model* at *upstream*; None if none is configured."""
+        """Return the engine configured for *model*, else that for *upstream*; None without one."""
         return self.engines.get(model) or self.engines.get(upstream)
 
 
@@ -263,9 +264,9 @@ class Upstream:
     """Path prefix of its requests, removed from them: `/openai` sends `/openai/v1/models` on as
     `/v1/models`."""
     models: tuple[str, ...] = ()
-    """Patterns of the models that it serves: `gpt-*`."""
+    """Patterns of the models that it serves: `gpt-*`. Empty: any."""
     apis: tuple[str, ...] = ()
-    """Request formats that it serves (`APIS`)."""
+    """Request formats that it serves (`APIS`). Empty: any."""
     issuers: tuple[str, ...] = ()
     """Patterns of issuers whose tokens this server checks: a caller whose token one of them renews
     stays the same. `aws` stands for signatures in Amazon's form."""
@@ -327,7 +328,7 @@ def identify_providers(keys: Sequence[bytes], path: str) -> frozenset[str]:
 
 def match_prefix(upstreams: Sequence[Upstream], path: str) -> tuple[tuple[Upstream, ...], str]:
     """Return the upstreams that *path* can go to, and the path without their prefix. The longest
-    prefix wins."""
+    prefix wins; if none fits, the upstreams without one are returned."""
     prefixes = {upstream.prefix for upstream in upstreams if _is_below(path, upstream.prefix)}
     prefix = max(prefixes - {""}, key=len, default="")
     matches = tuple([upstream for upstream in upstreams if upstream.prefix == prefix])
@@ -406,14 +407,15 @@ def is_own_path(path: str) -> bool:
 
 
 def find_provider(name: str) -> dict[str, Any] | None:
-    """Return the settings of a well-known provider, if known."""
+    """Return a well-known provider as fields of an `Upstream`; None for any other name."""
     settings = load_providers().get(name)
     return dict(settings) if settings else None
 
 
 @cache
 def load_providers() -> dict[str, dict[str, Any]]:
-    """Return the well-known providers of `providers.toml` as fields of an `Upstream`."""
+    """Return the providers of `providers.toml` that have an address, as fields of an `Upstream`, by
+    name."""
     return {
         name: {
             key: tuple(value) if isinstance(value, list) else value

@@ -40,15 +40,16 @@ class Tenant(NamedTuple):
     credential: str
     """Hash of keys, tokens and cookies; empty without any."""
     claimed: str = ""
-    """Hash of whom a token was issued to; empty if the upstream checks no such claim."""
+    """Hash of the upstream and of whom the token was issued to; empty if the upstream checks no
+    such claim."""
     is_reusable: bool = False
     """Whether the same token can come again."""
 
 
 @dataclass(eq=False)
 class TenantResolver:
-    """Identifies senders of requests. *mode* is as in `refold.toml`, *key_headers* are further
-    headers that hold keys."""
+    """Identifies senders of requests. *mode* is `Config.tenant`; *key_headers* are further headers
+    that hold keys, in lower case."""
 
     salt: bytes = field(repr=False)
     mode: str = CREDENTIAL
@@ -83,7 +84,7 @@ class TenantResolver:
         return who.credential in self._accepted
 
     def accept(self, who: Tenant) -> None:
-        """Record that the upstream has."""
+        """Record that an upstream has accepted the token, unless it cannot come again."""
         if not who.is_reusable:
             return
         with self._lock:
@@ -119,7 +120,7 @@ def list_keys(head: RequestHead, key_headers: frozenset[bytes] = frozenset()) ->
 
 def _find_claim(head: RequestHead, upstream: Upstream) -> tuple[str, str, str] | None:
     """Return the upstream's name, an issuer whose tokens it checks, and whom the request's only
-    token was issued to."""
+    token was issued to; None if the upstream checks no such claim."""
     if not (issuers := upstream.issuer_patterns):
         return None
     tokens = [value for name, value in head.headers if name == b"authorization"]

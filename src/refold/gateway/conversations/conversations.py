@@ -47,8 +47,8 @@ def answer_hashes(payload: Payload) -> frozenset[bytes]:
 
 
 def count_common_messages(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return the length of the common prefix of two histories, given their tips, each the hash of
-    everything before it."""
+    """Return the number of messages at the start of two histories that are equal, given their tips,
+    each the hash of everything before it."""
     lengths = range(1, min(len(a), len(b)))
     return bisect_left(lengths, True, key=lambda length: a[length] != b[length])
 
@@ -287,7 +287,7 @@ class Conversations:
             return iter(list(self._by_name.values()))
 
     def get(self, name: str) -> Conversation | None:
-        """Return the conversation with this name, if known."""
+        """Return the conversation with this name; None if it is not known."""
         return self._by_name.get(name)
 
     def of_family(self, name: str) -> list[Conversation]:

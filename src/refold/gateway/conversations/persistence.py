@@ -254,7 +254,7 @@ class Outbox:
         self._job = Job(0.0, has_ended=True)
 
     def wake(self) -> None:
-        """Try every second from now on, as long as anything is unsaved."""
+        """Try to save every second from now on, as long as anything is unsaved."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
 

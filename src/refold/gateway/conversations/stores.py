@@ -135,7 +135,8 @@ class SharedSummaries:
             self._store.remove(copy.id for copy in _copies(edits))
 
     def find(self, view: View) -> Preview | None:
-        """Return the last preparation for this history that is not yet part of it."""
+        """Return the preparation for the longest part of this history; None if there is none, or
+        the view has its edits already."""
         if self._claims is None:
             return None
         tips = view.transcript.tips

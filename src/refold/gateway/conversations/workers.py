@@ -139,7 +139,7 @@ class Workers:
 
     def ask(self, ask: Ask, other: AsyncAsker | None = None) -> Answer | None:
         """Ask the model, or *other*, from one of these threads, as long as its job may wait for
-        models."""
+        models. Return None without a model or a job that is wanted; a failure is an `Answer`."""
         job, asker = self.current_job(), other or self._ask
         if asker is None or job is None or job.loop is None or job.is_abandoned:
             return None

@@ -32,7 +32,7 @@ meets a connection that is being closed."""
 
 
 class BrokenError(ConnectionError):
-    """The upstream closed the connection early, or did not send a valid response."""
+    """The connection to an upstream, or to its proxy, closed early or brought no valid response."""
 
 
 class Response:
@@ -91,7 +91,7 @@ class Response:
 
     @property
     def media_type(self) -> str:
-        """Media type of the body, without parameters."""
+        """Media type of the body, in lower case and without parameters; empty if there is none."""
         return self.header(b"content-type").partition(";")[0].strip().lower()
 
     def release(self) -> None:
@@ -372,7 +372,7 @@ class _Endpoint:
         self.idle: dict[Connection, None] = {}
 
     def take_idle(self) -> Connection | None:
-        """Return the open connection that was used last."""
+        """Return the open idle connection that was used last; None if there is none."""
         while self.idle:
             connection, _ = self.idle.popitem()
             if connection.is_open:

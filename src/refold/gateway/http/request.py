@@ -216,13 +216,14 @@ class UpstreamRequest(NamedTuple):
 def upstream_headers(
     headers: RawHeaders, *, drop: Iterable[bytes] = ()
 ) -> list[tuple[bytes, bytes]]:
-    """Return the headers for the upstream, unchanged, without hop-by-hop headers and *drop*."""
+    """Return the headers for the upstream, unchanged, without hop-by-hop headers, `host`,
+    `content-length`, `expect` and *drop*."""
     dropped = _NOT_FORWARDED.union(_connection_headers(headers), drop)
     return [header for header in headers if header[0] not in dropped]
 
 
 def client_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return an upstream's headers for the client. Names are in lower case."""
+    """Return an upstream's headers, whose names are in lower case, without hop-by-hop headers."""
     dropped = HOP_BY_HOP | _connection_headers(headers)
     return [header for header in headers if header[0] not in dropped]
 

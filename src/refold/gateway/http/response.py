@@ -110,8 +110,8 @@ class ResponseWriter:
         self.has_started = self.is_complete = False
 
     async def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Send status and headers. All methods raise `ClientDisconnected` if the client takes
-        nothing for too long."""
+        """Send status and headers. If the server passes no `OnDisconnect`, all methods raise
+        `ClientDisconnected` when the client takes nothing for *silence_seconds*."""
         self.has_started, self.log_entry.status = True, status
         await self._send_message(
             {"type": "http.response.start", "status": status, "headers": list(headers)}
@@ -307,8 +307,8 @@ class ResponseStart:
 
 
 async def peek(response: Response, hold_seconds: float) -> ResponseStart:
-    """Read the start of an answer: the whole body of an error status, a stream up to its first
-    meaningful event, and nothing of any other.
+    """Read the start of an answer: the body of an error status, up to `MAX_ERROR_BYTES`, a stream
+    up to its first meaningful event, and nothing of any other.
 
     Events without results (`response.created`, comments) are held for at most *hold_seconds*.
     """

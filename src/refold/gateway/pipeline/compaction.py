@@ -38,8 +38,8 @@ from refold.tokens.model_table import Rates, find_rates
 
 
 def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tuple[View, str]:
-    """Compact if that is due or, with *opportunistic*, if it pays; return the view and the
-    reason."""
+    """Compact if that is due or, with *opportunistic*, if it pays; return the view to send, and the
+    reason: `shown` if nothing was compacted."""
     levels, reason, settings = turn.levels.beside(view), "shown", turn.resources.settings
     budget = level_budget(levels)
     level = budget.check(view)
@@ -56,7 +56,8 @@ def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tup
 
 
 def hold_claim(turn: Turn, view: View, *, wait: bool) -> AbstractContextManager[ClaimResult]:
-    """Hold the claim to compact a conversation, among the processes that share its summaries."""
+    """Hold the claim to compact a conversation, among the processes that share its summaries. In
+    memory nothing is claimed."""
     if turn.in_memory:
         return nullcontext(ClaimResult(is_mine=True, has_waited=False))
     return turn.resources.summaries.hold(turn.conversation.family, view, wait=wait)
@@ -202,14 +203,15 @@ class PlannedCompaction(NamedTuple):
 
 
 def find_request_rates(settings: Settings, model: str, source: bytes) -> Rates | None:
-    """Return the token prices for this request; None if unknown. Reads all of *source*."""
+    """Return the token prices for this request, with those of an hour's cache if *source*, which is
+    searched to its end, asks for one; None if unknown."""
     rates = find_rates(model, settings.prices)
     return rates.for_an_hour() if rates is not None and has_hour_cache(source) else rates
 
 
 def plan_compaction(turn: Turn, view: View) -> PlannedCompaction | None:
-    """Return the compaction that should cut costs; None if it is too early or prices are
-    unknown."""
+    """Return the compaction that should cut costs; None if it is too early, the conversation is too
+    short, or prices are unknown."""
     conversation, resources = turn.conversation, turn.resources
     tokens = view.tokens - view.profile.calibrate(view.profile.fixed_tokens)
     if tokens < (1 + SMALLEST_REMOVAL) * DEFAULT_GOAL:

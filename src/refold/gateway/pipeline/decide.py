@@ -117,8 +117,8 @@ def decide(resources: Resources, incoming: Incoming, progress: Progress) -> Outg
 
 
 def decide_count(resources: Resources, incoming: Incoming, progress: Progress) -> Outgoing:
-    """Return the token count request for a conversation as it is shown now. Nothing is compacted
-    and no conversation is created."""
+    """Return the token count request for a conversation as it is shown now, unchanged if no edit
+    shows. Nothing is compacted, and a new conversation is not kept."""
     payload = open_request(resources, incoming)
     if incoming.is_signed or not len(payload) or server_history_field(incoming.api, payload.body):
         return Outgoing(incoming.body)

@@ -156,8 +156,8 @@ class SessionEnds:
         self._tasks = set[asyncio.Task[None]]()
 
     def note(self, session: EngineSession, upstream: Upstream, model: str) -> None:
-        """Record that a request of *session* was answered. Its stale names are ended now, the
-        session itself once `Engine.end_seconds` pass without another request."""
+        """Record that a request of *session* was answered. Tell the engine now that its stale names
+        have ended, and once `Engine.end_seconds` pass without another request, the session."""
         engine = session.engine
         send_end = partial(self._send_end, upstream, engine, model)
         for name in session.stale:

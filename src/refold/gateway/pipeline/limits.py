@@ -46,8 +46,8 @@ SMALLEST_WINDOW = 500
 
 
 class TokenLevels(NamedTuple):
-    """Sizes of requests to one model, in tokens, at which compaction is due; None if its window is
-    unknown."""
+    """Sizes of requests to one model, in tokens, at which compaction is due, and the *target* to
+    come down to. All others are None if its window is unknown."""
 
     window: Window | None
     hard: int | None
@@ -68,7 +68,7 @@ class TokenLevels(NamedTuple):
 
 
 def levels_for(settings: Settings, window: Window | None) -> TokenLevels:
-    """Return the levels that *settings* give for a window."""
+    """Return the levels that *settings* give for a window; for None only a target."""
     if window is None:
         return TokenLevels(None, None, None, 60_000)
     usable = window.room - min(settings.reserve_tokens, window.room // 5)
@@ -101,7 +101,8 @@ class ModelLimits:
     def for_conversation(
         self, incoming: Incoming, model: str, refusal: Refusal | None
     ) -> TokenLevels:
-        """Return the levels for a request of a conversation, given its *refusal*."""
+        """Return the levels for a request of a conversation. If its *refusal* was by this model,
+        the window is at most what was refused."""
         levels = self.for_model(incoming, model)
         if refusal is None or refusal.model != model:
             return levels
@@ -110,7 +111,8 @@ class ModelLimits:
         return levels_for(self._settings, Window(refusal.tokens))
 
     def for_model(self, incoming: Incoming, model: str) -> TokenLevels:
-        """Return the levels for a caller's model at an upstream."""
+        """Return the levels for a model: as learned from its upstream for this caller, else from
+        settings or table."""
         levels = self._learned.get(_model_key(incoming, model)) if self._learned else None
         return levels or self._known_levels(model)
 
@@ -120,8 +122,8 @@ class ModelLimits:
         return window.room if window is not None else None
 
     def fits(self, incoming: Incoming, model: str, body: Mapping[str, Any]) -> bool:
-        """Return whether a request with this body, and its answer, fit the model's window even at
-        one token a byte. True if the window is unknown."""
+        """Return whether a request with this body is below the soft level, and fits the model's
+        window together with its answer, even at one token a byte. True if the window is unknown."""
         levels, size = self.for_model(incoming, model), len(incoming.body)
         if levels.window is None or levels.soft is None:
             return True
@@ -140,7 +142,7 @@ class ModelLimits:
 
     def largest_answered(self, incoming: Incoming, model: str) -> int:
         """Return the estimated tokens of the caller's largest request to this model that was
-        answered."""
+        answered since its window was last learned; 0 if none was."""
         return self._largest.get(_model_key(incoming, model), 0)
 
     def learn(
@@ -219,13 +221,13 @@ def _model_key(incoming: Incoming, model: str) -> ModelKey:
 
 @lru_cache(maxsize=256)
 def manual_budget(levels: TokenLevels) -> Budget:
-    """Return a budget that never triggers."""
+    """Return a budget that never triggers, with the target for compactions by hand."""
     return Budget(NEVER, levels.target, window=levels.window)
 
 
 @lru_cache(maxsize=256)
 def level_budget(levels: TokenLevels) -> Budget:
-    """Return the budget with the hard and soft levels."""
+    """Return the budget with the hard and soft levels; one that never triggers without them."""
     if levels.hard is None:
         return Budget(Never(), levels.target)
     return Budget(levels.hard, levels.target, levels.soft, window=levels.window)

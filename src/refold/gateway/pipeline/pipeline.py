@@ -84,9 +84,8 @@ class Pipeline:
     async def prepare(self, incoming: Incoming) -> Outgoing:
         """Return what to send for *incoming*. Never raises.
 
-        A request that cannot be read or decided in time passes unchanged, with a reason, a counter
-        and a log line.
-        """
+        A request that cannot be read passes unchanged. One that cannot be decided in time is sent
+        with the edits shown before, if they are in memory, else unchanged; that is logged."""
         outgoing = await self._prepare(incoming, self.resources)
         if isinstance(outgoing.ticket, AnswerContext):
             self.background.start_prefetch(outgoing.ticket.conversation.prefetch)
@@ -237,8 +236,9 @@ class Pipeline:
         *,
         works_in_memory: bool = False,
     ) -> Outgoing:
-        """Return the result of *work*, or if it fails, of `_run_in_memory`. *work* may compute for
-        this number of *seconds*, and wait for the store for `Settings.decide_timeout_seconds`."""
+        """Return the result of *work*; if it fails, that of `_run_in_memory`, or for a body that
+        cannot be read the unchanged request. *work* may compute for this number of *seconds*, and
+        wait for the store for `Settings.decide_timeout_seconds`."""
         job, progress = Job(self.settings.summary_timeout_seconds), Progress()
         deadline = self.settings.decide_timeout_seconds
         try:
@@ -292,7 +292,7 @@ class Pipeline:
             return unchanged
 
     def _on_store_replaced(self) -> None:
-        """Have all known edits written again: the store was replaced and may lack them."""
+        """Have the edits of all known conversations written again: the new store may lack them."""
         self.counters.add("store_replaced")
         log("the store was deleted or replaced", conversations=len(self.conversations))
         for conversation in self.conversations:

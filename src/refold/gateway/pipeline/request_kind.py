@@ -36,7 +36,7 @@ RequestKind = Literal["", "compaction", "title", "classifier", "memory", "prewar
 """Purpose of an auxiliary request; empty for a conversation's own request."""
 
 MAX_INSTRUCTION = 3_000
-"""Characters of an instruction that are searched."""
+"""Characters of each text that are searched, from its start."""
 
 USER_WORDS: tuple[tuple[str, RequestKind], ...] = (
     ("CONTEXT CHECKPOINT COMPACTION", "compaction"),  # Codex, Mistral Vibe
@@ -97,8 +97,8 @@ def request_kind(incoming: Incoming, payload: Payload) -> RequestKind:
 
 
 def is_added_summary_request(before: Sequence[Message], after: Sequence[Message]) -> bool:
-    """Return whether the last message of *after* repeats one of *before* and adds texts about a
-    summary.
+    """Return whether the last message of *after* repeats the one at its position in *before* and
+    adds texts about a summary.
 
     Clients do so to ask for a compaction in words that are not in the tables. A person who goes
     back and adds something writes about something else.
@@ -248,7 +248,7 @@ class Cap(NamedTuple):
 
 
 def read_cap(api: str, body: Mapping[str, Any]) -> Cap | None:
-    """Return a request's output cap, if it has one."""
+    """Return a request's output cap; None if it has none above 0."""
     return _first_figure(body, _CAP_FIELDS.get(api, ()))
 
 
@@ -277,8 +277,8 @@ def lower_caps(api: str, body: Mapping[str, Any], room: int, keep: float = 1.0) 
 
 
 def write_caps(source: bytes, caps: Iterable[Cap]) -> bytes:
-    """Return the JSON text *source* with the values of *caps* written into it. Raises
-    ValueError."""
+    """Return the JSON text *source* with the values of *caps* written into it. Raises ValueError if
+    it lacks one of their fields."""
     for cap in caps:
         text = source.decode("latin-1")
         start, stop = 0, len(text)
@@ -289,7 +289,7 @@ def write_caps(source: bytes, caps: Iterable[Cap]) -> bytes:
 
 
 def _first_figure(body: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> Cap | None:
-    """Return the first of these fields that holds a number of tokens."""
+    """Return the first of these fields that holds a whole number above 0; None if none does."""
     for path in paths:
         value = dig(body, *path)
         is_whole = type(value) is int or (isinstance(value, float) and value.is_integer())

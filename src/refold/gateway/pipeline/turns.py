@@ -52,7 +52,8 @@ from refold.text.json_values import parse_or_none, text_at
 from refold.transcript import hash_message
 
 MIN_CACHED_SHARE = 0.1
-"""A history with a smaller share of its tokens in the latest one is not in the cache."""
+"""Share of its tokens that a history has in common with the latest one, if the provider's cache
+still holds it."""
 MAX_MESSAGES = 100_000
 """Maximum messages of a request that is read, as for Anthropic. Tiny ones take some fifty times
 their bytes in memory, and many seconds to summarise."""
@@ -82,7 +83,8 @@ class Resources:
         return SharedSummaries(self.store, self.workers.allow_waiting, asks=asks)
 
     def note_session(self, conversation: Conversation) -> None:
-        """List the conversation's latest request, unless its caller's key is not verified yet."""
+        """Enter the conversation's latest request in the list of sessions, unless there is no
+        ledger or its caller's key is not verified yet."""
         if self.ledger_writer is not None and not isinstance(self.store, TentativeStore):
             self.ledger_writer.note_session(conversation)
 
@@ -291,7 +293,8 @@ def open_request(resources: Resources, incoming: Incoming) -> Payload:
 
 
 def with_model(payload: Payload, path: str) -> Payload:
-    """Return *payload* with the model that the path names added to its body."""
+    """Return *payload* with the model that the path names added to its body; the same object if the
+    path names none."""
     model = request_model(path, payload.body)
     if not model or model == payload.body.get("model"):
         return payload
@@ -432,7 +435,7 @@ class SessionKey(NamedTuple):
 
 def session_key(headers: Mapping[str, str], body: Mapping[str, Any]) -> SessionKey:
     """Return the most specific key of a request: a header, else `prompt_cache_key`, else
-    `metadata.user_id`."""
+    `metadata.user_id`; an empty one if it has none of these."""
     for name in SESSION_HEADERS:
         if value := headers.get(name):
             if name == SESSION_HEADER:

@@ -178,8 +178,8 @@ class ErrorFigures(NamedTuple):
         return max(0, room - min(1_000, room // 20))
 
     def scale(self, before: int, after: int) -> "ErrorFigures":
-        """Return the figures scaled from a request of *before* estimated tokens to one of
-        *after*."""
+        """Return the figures with *tokens* scaled from a request of *before* estimated tokens to
+        one of *after*; unchanged if *before* is 0."""
         return self._replace(tokens=self.tokens * after // before) if before else self
 
 
@@ -205,7 +205,7 @@ def is_context_error(api: str, status: int, body: bytes) -> bool:
 
 
 def read_figures(body: bytes) -> ErrorFigures:
-    """Return the numbers of a context error."""
+    """Return the token counts in the body of a context error."""
     text = _THOUSANDS.sub("", error_sentences(body))
     for pattern in _FIGURE_PATTERNS:
         if match := pattern.search(text):
