@@ -106,6 +106,22 @@ def test_log_lines_of_libraries_are_json_and_contain_no_quoted_data():
     assert line["error"] == "ValueError" and b"secret" not in printed
 
 
+def test_a_log_line_with_a_lone_surrogate_is_written():
+    """A client chooses the model's name. Its requests used to leave no log line, but a
+    traceback."""
+    program = (
+        "from refold.gateway.logs import WRITER, configure_logging, log\n"
+        "configure_logging()\n"
+        "log('request', model='m\\ud83d')\n"
+        "WRITER.flush()\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True
+    ).stderr
+    (line,) = map(json.loads, printed.splitlines())
+    assert line["model"] == "m\ud83d"
+
+
 def test_log_lines_beyond_the_queue_limit_are_dropped_and_the_gap_is_logged():
     program = (
         "from refold.gateway.logs import *\n"

@@ -219,7 +219,8 @@ class LogWriter(logging.Handler):
             if missing := self._missing:
                 self._missing = 0
                 log("log lines dropped", logging.ERROR, count=missing)
-            self._lines.put(f"{self.format(record)}\n".encode())
+            # A lone surrogate, as of a model's name in JSON, becomes its escape, as JSON writes it.
+            self._lines.put(f"{self.format(record)}\n".encode(errors="backslashreplace"))
         except Exception:  # noqa: BLE001 - as every handler does
             self.handleError(record)
 
