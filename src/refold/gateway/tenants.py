@@ -54,7 +54,7 @@ class TenantResolver:
     salt: bytes = field(repr=False)
     mode: str = CREDENTIAL
     key_headers: frozenset[bytes] = frozenset()
-    _accepted: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
+    _accepted: OrderedDict[Tenant, None] = field(default_factory=OrderedDict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def identify(self, head: RequestHead, upstreams: Iterable[Upstream]) -> Tenant:
@@ -80,15 +80,15 @@ class TenantResolver:
         return Tenant(self._hash(shown), claimed, is_reusable=claim[1] != AWS)
 
     def is_accepted(self, who: Tenant) -> bool:
-        """Return whether an upstream has accepted this very token."""
-        return who.credential in self._accepted
+        """Return whether the upstream that the claim is for has accepted this very token."""
+        return who in self._accepted
 
     def accept(self, who: Tenant) -> None:
-        """Record that an upstream has accepted the token, unless it cannot come again."""
+        """Record that the upstream has accepted the token, unless it cannot come again."""
         if not who.is_reusable:
             return
         with self._lock:
-            put_lru(self._accepted, who.credential, None, MAX_ACCEPTED)
+            put_lru(self._accepted, who, None, MAX_ACCEPTED)
 
     def _identifying_parts(self, head: RequestHead) -> list[tuple[bytes, bytes]]:
         """Return all that identifies the sender, sorted by name, since proxies may reorder

@@ -266,6 +266,17 @@ def test_c7_a_claim_checked_by_one_upstream_is_not_valid_at_another():
     assert here and there and here != there
 
 
+def test_c7_a_token_that_one_upstream_has_accepted_is_still_a_claim_at_another():
+    """It used to count as accepted everywhere. At an upstream that checks no tokens, token counts
+    were then made for the tenant without a key."""
+    away = Upstream(name="away", url="http://127.0.0.1:1", issuers=(ISSUER,))
+    unchecking = Upstream(name="other", url="http://127.0.0.1:1")
+    tenants = TenantResolver(SALT)
+    tenants.accept(tenants.identify(head(bearer(token())), (HOME,)))
+    who = [tenants.identify(head(bearer(token())), (each,)) for each in (HOME, away, unchecking)]
+    assert [tenants.is_accepted(each) for each in who] == [True, False, False]
+
+
 @settings(max_examples=100)
 @given(
     first=st.tuples(VALUES, VALUES, st.integers(0, 3)),
@@ -288,9 +299,10 @@ def test_c7_tokens_share_a_claim_only_if_issuer_and_subject_are_equal(first, sec
 
 def test_c7_the_number_of_remembered_accepted_tokens_is_limited():
     tenants = TenantResolver(SALT)
-    for number in range(MAX_ACCEPTED + 1):
-        tenants.accept(Tenant(str(number), "claimed", is_reusable=True))
-    assert tenants.is_accepted(Tenant(str(MAX_ACCEPTED))) and not tenants.is_accepted(Tenant("0"))
+    who = [Tenant(str(n), "claimed", is_reusable=True) for n in range(MAX_ACCEPTED + 1)]
+    for each in who:
+        tenants.accept(each)
+    assert tenants.is_accepted(who[-1]) and not tenants.is_accepted(who[0])
     tenants.accept(Tenant("new with every request", "claimed"))
     assert not tenants.is_accepted(Tenant("new with every request"))
 
