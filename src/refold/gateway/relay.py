@@ -140,8 +140,10 @@ async def change_refused(
 ) -> bool:
     """Shorten a request that was too long, drop refused thinking, or prepare again what was
     prepared for another tenant. Return whether to send it again."""
-    if call.is_tentative and not await _confirm_tenant(pipeline, tenants, call, status):
-        return True
+    if call.is_tentative:
+        sent = call.request()
+        if not await _confirm_tenant(pipeline, tenants, call, status) and call.request() != sent:
+            return True
     if start.error is None or call.incoming is None or call.outgoing is None:
         return False
     if call.api and is_context_error(call.api, start.error_status(status), start.error):

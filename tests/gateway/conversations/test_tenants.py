@@ -415,6 +415,13 @@ def test_c7_a_forged_token_reads_no_edits_of_others_and_stores_none(tmp_path: Pa
         )
 
 
+def test_c7_a_refused_request_that_shows_nothing_of_another_tenant_is_sent_once(tmp_path: Path):
+    """Every error used to be asked for twice, also a rate limit: it was the same request again."""
+    with place(tmp_path / "a.db") as at:
+        assert at.say(token(secret="guessed"), session(1)).status_code == 401
+        assert len(at.upstream.received) == 1
+
+
 def test_c7_no_edit_is_stored_for_a_request_with_a_forged_token(tmp_path: Path):
     """Otherwise anybody could write into the conversations of others, or fill the store."""
     with place(tmp_path / "hers.db") as at:
