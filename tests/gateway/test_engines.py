@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
+from urllib.error import HTTPError
+
+import pytest
 
 from refold.gateway import Config, Settings, Upstream, create_gateway
 from refold.gateway.conversations.conversations import Conversation
@@ -193,6 +196,20 @@ def test_requests_succeed_if_an_engine_fails_to_close_a_session() -> None:
         to.wait_for("/close_session")
         to.send(chat_request(61))
     assert len([each for each in to.engine.received if each.path != "/close_session"]) == 3
+
+
+def test_an_engine_that_did_not_answer_is_not_told_of_an_end() -> None:
+    """It was told that the session had ended, once, and so in vain."""
+    engine = Engine(profile=SMALL, protocol="sglang", end_seconds=0.01)
+    settings = Settings(engines={"own": engine}, read_above_bytes=0)
+    upstream = Upstream(name="own", url="http://127.0.0.1:9")
+    config = Config(upstreams=(upstream,), store=":memory:", settings=settings, salt=b"s")
+    app = create_gateway(config)
+    with Serving(app) as gateway:
+        with pytest.raises(HTTPError, match="502"):
+            urllib.request.urlopen(f"{gateway.url}/v1/chat/completions", LONG)
+        time.sleep(0.2)
+        assert app.pipeline.counters.get("engine_ends") == 0
 
 
 def test_without_prices_the_engine_profile_decides_whether_compaction_pays() -> None:

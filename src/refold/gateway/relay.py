@@ -472,7 +472,7 @@ class Relay:
             return
         entry, usage = call.writer.log_entry, call.tap.usage() if call.tap else None
         self._pipeline.record_answer(call.incoming, call.outgoing, usage, entry.status)
-        if call.outgoing.session is not None and entry.status < 300:
+        if call.outgoing.session is not None and 200 <= entry.status < 300:  # 0 without an answer
             self._session_ends.note(call.outgoing.session, call.upstream, call.outgoing.model)
         tokens = read_usage(usage)
         count = partial(self._pipeline.counters.add, api=call.api, upstream=call.upstream.name)
