@@ -134,6 +134,19 @@ def test_a_one_hour_cache_mark_is_kept_while_the_cache_is_alive():
     assert marked[6:] == [True] * 10
 
 
+def test_a_refused_request_and_its_retry_are_one_pause():
+    """An error used to count as an answer, though it leaves nothing in the cache: so the pauses of
+    an overloaded provider's session were those between its retries."""
+    clock = Clock()
+    with Driver(windows=WIDE, prices=HOURLY, clock=clock, hour_cache=True) as driver:
+        for steps, status in enumerate([200, 529, 200], 20):
+            body = anthropic_request(steps, repeat=5)
+            driver.pipeline.record_answer(build_incoming(body), driver(body), None, status)
+            clock.now += 900.0 if status == 200 else 5.0
+        (conversation,) = driver.pipeline.conversations
+        assert list(conversation.cache.pauses) == [900.0]
+
+
 def test_one_hour_cache_marks_and_quoted_marks_are_left_unchanged():
     untouched = (
         b'{"cache_control": {"ttl":"1h","type":"ephemeral"}, "text": "\\"cache_control\\": {}"}'

@@ -173,7 +173,7 @@ class Pipeline:
         elif writer is not None and isinstance(ticket, AnswerContext):
             owner = ticket.conversation
             writer.book(describe_failure(incoming, owner.name, owner.tenant, now))
-        if isinstance(ticket, AnswerContext):
+        if is_success and isinstance(ticket, AnswerContext):
             try:
                 ticket.conversation.cache.answered_at = now
                 view = ticket.view.revert() if self.settings.shadow else ticket.view
