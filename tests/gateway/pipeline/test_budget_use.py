@@ -47,3 +47,16 @@ def test_large_tool_definitions_leave_room_for_the_conversation(words: int):
         assert [row.by.partition("(")[0] for row in applied] == ["SummarizeTo"]
         hard = 0.95 * 0.8 * 20_000
         assert 0.3 * (hard - bare) < out.tokens_after - bare < 0.5 * (hard - bare)
+
+
+def test_a_conversation_is_compacted_though_its_tools_alone_exceed_the_hard_level():
+    """The target was then above that level, which no budget may be: every request failed with an
+    internal error. A window that is set too low, or that an upstream has named, makes it so."""
+    text = " ".join(f"{n:x}" for n in range(12_000))
+    tools = [{"type": "function", "function": {"name": "read", "description": text}}]
+    with Driver(windows=WINDOWS) as driver:
+        bare = driver(chat_request(0, model="small", tools=tools), "openai_chat").tokens_after
+        assert bare > 20_000
+        out = driver(chat_request(60, model="small", tools=tools), "openai_chat")
+        assert (out.outcome, out.reason) == ("edited", "hard")
+        assert out.tokens_after - bare < 0.3 * (out.tokens_before - bare)

@@ -56,14 +56,15 @@ class TokenLevels(NamedTuple):
 
     def beside(self, view: View) -> "TokenLevels":
         """Return the levels for *view*, with the target raised by the tokens that system prompt and
-        tools take beyond half of it, at most to halfway between them and the hard level. Otherwise
-        many tools would leave almost nothing of the conversation, again and again."""
+        tools take beyond half of it, at most to halfway between them and the hard level, and not
+        above that. Otherwise many tools would leave almost nothing of the conversation, again and
+        again."""
         fixed = view.profile.calibrate(view.profile.fixed_tokens)
         beyond = fixed - self.target // 2
         if self.hard is None or beyond <= 0:
             return self
         added = -(-beyond // TARGET_STEP) * TARGET_STEP
-        most = max(self.target, (fixed + self.hard) // 2)
+        most = min(max(self.target, (fixed + self.hard) // 2), self.hard)
         return self._replace(target=min(self.target + added, most))
 
 
