@@ -322,6 +322,15 @@ def test_other_machines_may_reach_it_only_with_a_token(host: str, token: str, fi
             config.check_servable()
 
 
+@pytest.mark.parametrize("token", [f"{LONG} ", f" {LONG}", f"{LONG}\n"])
+def test_an_admin_token_that_no_header_can_carry_is_refused(token: str) -> None:
+    """One with a blank at its end used to be taken, and then nobody could administer. Secrets in
+    files often end with a newline."""
+    config = Config(upstreams=(Upstream(name="u", url="https://a.example"),), admin_token=token)
+    with pytest.raises(ValueError, match="REFOLD_ADMIN_TOKEN begins or ends with white space"):
+        config.check_servable()
+
+
 def test_names_that_only_begin_like_a_loopback_name_are_not_loopback() -> None:
     assert not is_loopback("localhost.evil.example") and not is_loopback("127.0.0.1.evil.example")
 

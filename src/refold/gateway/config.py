@@ -150,6 +150,11 @@ class Config:
                 f"tenant is {SINGLE!r}, and {self.host} can be reached from other machines: "
                 "their edits would mix"
             )
+        if self.admin_token != self.admin_token.strip():
+            raise ValueError(
+                f"{ADMIN_TOKEN} begins or ends with white space, which no header can carry: remove "
+                "it, also the end of a line"
+            )
         if not self.admin_token.isascii() or not self.admin_token.isprintable():
             raise ValueError(
                 f"{ADMIN_TOKEN} must be printable ASCII: no browser can send anything else"
