@@ -273,6 +273,15 @@ def test_a_secret_of_the_wrong_type_is_not_shown_in_the_error(key):
         parse_config(f"{key} = 1234567890123456")
 
 
+@pytest.mark.parametrize(
+    "table", ["[summaries]\nmodel = 'm'", "[engines.e]\nprefill_rate = 9\ncache_blocks = 9"]
+)
+def test_a_key_in_place_of_the_name_of_its_variable_is_not_shown_in_the_error(table: str) -> None:
+    with pytest.raises(ConfigError, match="key_env: the environment has no such variable") as error:
+        parse_config(f"{table}\nkey_env = 'sk-ant-secret'", "refold.toml", {})
+    assert "secret" not in str(error.value)
+
+
 def read_error(text: str) -> str:
     try:
         parse_config(text, "refold.toml", {})

@@ -438,7 +438,8 @@ def _read_engine(table: _Table, environment: Mapping[str, str]) -> Engine:
 def _read_key(table: _Table, name: str, environment: Mapping[str, str]) -> str:
     key = environment.get(name, "").strip()  # secrets in files often end with a newline
     if name and not key:
-        raise table.error("key_env", f"the environment has no {name}")
+        shown = name if name.isupper() else "such variable: write its name, not the key"
+        raise table.error("key_env", f"the environment has no {shown}")
     return key
 
 
