@@ -173,6 +173,38 @@ def test_the_last_line_before_a_crash_is_written(begin: str):
     assert "ValueError: it crashed" in re.sub(r"\{[^{}\n]*\}\n", "", printed)
 
 
+def test_a_worker_that_cannot_be_replaced_yet_does_not_end_the_others():
+    """The error of the failed fork used to end the supervisor, and with it all workers."""
+    program = (
+        "import os, resource, signal, threading, time\n"
+        "from refold.gateway.logs import configure_logging\n"
+        "from refold.gateway.serve import Supervisor\n"
+        "configure_logging()\n"
+        "pipe, signals = os.pipe()\n"
+        "def work():\n"
+        "    os.write(signals, b'%8d' % os.getpid())\n"
+        "    time.sleep(600)\n"
+        "def kill_one():\n"
+        "    workers = [int(os.read(pipe, 8)) for _ in range(2)]\n"
+        "    most = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, (3, most[1]))\n"
+        "    os.kill(workers[0], signal.SIGKILL)\n"
+        "    time.sleep(2.5)\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, most)\n"
+        "    assert int(os.read(pipe, 8)) not in workers\n"
+        "    os.kill(workers[1], 0)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "threading.Thread(target=kill_one, daemon=True).start()\n"
+        "Supervisor(2, work).run()\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, timeout=60
+    ).stderr
+    events = [json.loads(line)["event"] for line in printed.splitlines()]
+    assert events[0] == "a worker is replaced"
+    assert set(events[1:]) == {"no worker can be started"}
+
+
 def test_a_failure_outside_a_request_is_not_logged_as_passed_through(
     caplog: pytest.LogCaptureFixture,
 ):

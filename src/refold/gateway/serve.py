@@ -333,7 +333,7 @@ def ignore_hangup() -> Iterator[None]:
 class Supervisor:
     """Runs *work* in *count* processes, each forked from this one, which does nothing else.
 
-    A process that dies is replaced. On SIGINT and SIGTERM it calls *stop*, passes the signal on and
+    A process that dies is replaced, as soon as one can be started. On SIGINT and SIGTERM it calls *stop*, passes the signal on and
     waits for the processes. If it is killed itself, they end as on SIGTERM."""
 
     def __init__(
@@ -378,8 +378,16 @@ class Supervisor:
         while len(self._running) < self._count and not self._stopping:
             process = self._context.Process(target=self._run_child)
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the child handles them
-            process.start()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            try:
+                process.start()
+            except OSError as error:  # for lack of memory, processes or descriptors
+                if not self._running:
+                    raise
+                log("no worker can be started", logging.ERROR, why=error.strerror)
+                time.sleep(RESTART_SECONDS)
+                return
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             self._running.append(process)
 
     def _drop_dead(self) -> None:
