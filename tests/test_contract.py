@@ -245,6 +245,10 @@ PARTS: dict[str, Callable[[], Any]] = {
 }
 
 
+def test_each_counter_and_timing_has_a_help_text() -> None:
+    assert metrics() == sorted(HELP)
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_public_names_options_and_schemas_match_contract_json(part: str) -> None:
     assert PARTS[part]() == json.loads(FILE.read_text("utf-8"))[part]

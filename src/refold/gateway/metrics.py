@@ -26,13 +26,21 @@ Samples = dict[tuple[str, str, Labels], list[float]]
 each of `BUCKETS` and above, then the sum. Samples of several processes can be added."""
 
 HELP = {
+    "requests": "Requests for an answer, by API, by what was done with them (outcome), and why.",
+    "tokens_before": "Estimated tokens of requests with edits, without the edits, by API.",
+    "tokens_after": "Estimated tokens of requests with edits, as sent, by API.",
+    "failures": "Failures to decide on a request, to save its edits or to summarise, by reason.",
+    "prepared": "Summaries prepared in the background, by result.",
+    "prefix_breaks": "Histories whose beginning their client has rewritten, by API.",
+    "decided_again": "Edits of single results that show again in such histories, by API.",
+    "capped": "Requests whose cap of output tokens was lowered, by API.",
     "http_requests": "Requests answered, by API, upstream and status.",
     "http_refused": "Requests that the gateway answered itself, by reason.",
     "http_accept_failures": "Failed accepts of a connection, such as for lack of file descriptors.",
     "http_client_disconnects": "Requests whose client disconnected before the answer was complete.",
     "http_truncated": "Answers that the upstream cut off.",
     "http_tokens": "Tokens that upstreams reported, by kind.",
-    "http_unread": "Bodies passed on unread: too large when decompressed, broken, or in an unknown encoding.",
+    "http_unread": "Bodies passed on unread: broken, in an unknown coding, or too large unpacked.",
     "http_usage_missing": "Model answers without a usage object.",
     "context_errors": "Context errors of upstreams, by result.",
     "binding_errors": "Errors of upstreams about signed thinking, by result.",
