@@ -79,7 +79,7 @@ def test_a_read_only_store_is_reported_at_the_start(caplog: pytest.LogCaptureFix
             assert act_as_nobody(start) == []
             store.chmod(0o444)
             first, last = map(json.loads, act_as_nobody(start))
-    assert first["event"] == "the store may not be written: what is decided is not kept"
+    assert first["event"] == "the store cannot be written: edits are not saved"
     assert first["store"] == str(store)
     assert last["error"] == "StoreError" and "readonly database" in last["message"]
 
@@ -205,13 +205,13 @@ def test_a_worker_that_cannot_be_replaced_yet_does_not_end_the_others():
     assert set(events[1:]) == {"no worker can be started"}
 
 
-def test_a_failure_outside_a_request_is_not_logged_as_passed_through(
+def test_a_failure_outside_a_request_is_not_logged_as_one_of_a_request(
     caplog: pytest.LogCaptureFixture,
 ):
     """Waiting writes are retried once a second, whether there are requests or not."""
     report_failure(Counters(), "", "store", StoreError("refold.db: cannot write"))
-    assert not lines(caplog, "passed through")
-    (line,) = lines(caplog, "what was decided is not saved yet")
+    assert not lines(caplog, "a request was not handled as usual")
+    (line,) = lines(caplog, "edits are not saved yet")
     assert line["message"] == "refold.db: cannot write"
 
 

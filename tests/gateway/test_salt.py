@@ -136,7 +136,7 @@ def test_c12_a_different_salt_file_is_kept_and_reported(
         file.write_bytes(b"")
         restore_salt(config, MemoryStore())
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "another salt stands beside the store",
+        "another salt is kept with the store",
         "the salt cannot be kept",
     ]
 

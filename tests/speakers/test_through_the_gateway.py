@@ -326,7 +326,11 @@ def test_d3_law_an_agent_that_reads_hidden_files_again_does_not_loop(
         assert not missing, f"{compactions} compactions in {len(reader.steps)} steps"
         assert 0 < compactions <= 5
         refetched = driver.count("refetched_kept", api="openai_chat")
-    brakes = [record for record in caplog.records if record.msg == "fetched again and left"]
+    brakes = [
+        record
+        for record in caplog.records
+        if record.msg == "results that were fetched again are kept"
+    ]
     assert sum(record.fields["results"] for record in brakes) == refetched > 0
     assert all(record.fields["tokens"] > 0 for record in brakes)
 

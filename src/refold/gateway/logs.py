@@ -152,9 +152,10 @@ def report_failure(counters: Counters, api: str, reason: str, error: BaseExcepti
     """Count and log a failure of a request in this *api*, or, if that is empty, of saving edits
     after requests. The text of an *error* may quote content or a key: see `error_fields`."""
     if api:
-        log_passthrough(api, reason, **error_fields(error))
+        fields = {"reason": reason, "meaning": REASONS[reason], "api": api}
+        log("a request was not handled as usual", **fields, **error_fields(error))
     else:
-        log("what was decided is not saved yet", reason=reason, **error_fields(error))
+        log("edits are not saved yet", reason=reason, **error_fields(error))
     counters.add("failures", reason=reason)
 
 
@@ -173,10 +174,9 @@ def report_ledger_failure(counters: Counters, doing: str, error: BaseException) 
     log("the net ledger failed", doing=doing, **error_fields(error))
 
 
-def log_passthrough(api: str, reason: str, **error: Any) -> None:
-    """Log that a request passes through, because of its kind or an *error*. It is counted with all
-    requests."""
-    log("passed through", reason=reason, meaning=REASONS[reason], api=api, **error)
+def log_passthrough(api: str, reason: str) -> None:
+    """Log that a request passes through because of its kind. It is counted with all requests."""
+    log("passed through", reason=reason, meaning=REASONS[reason], api=api)
 
 
 def traceback_places(trace: TracebackType | None) -> list[str]:

@@ -182,7 +182,7 @@ class DrainingServer(uvicorn.Server):
                 app.pipeline.counters.add("http_accept_failures")
             if loop.time() > self._silent_until:
                 self._silent_until = loop.time() + NOTE_SECONDS
-                log("connections wait: none can be taken", logging.ERROR, why=error.strerror)
+                log("connections wait: none can be accepted", logging.ERROR, why=error.strerror)
             return
         tasks, task = self.server_state.tasks, loop.create_task(self._connect(connection))
         tasks.add(task)
@@ -303,7 +303,7 @@ def warn_if_locked(address: str) -> None:
     """Log a warning if the store at *address* is a file that cannot be written."""
     file = file_path(address)
     if file is not None and file.exists() and not os.access(file, os.W_OK):
-        log("the store may not be written: what is decided is not kept", store=str(file))
+        log("the store cannot be written: edits are not saved", store=str(file))
 
 
 # --- several processes ----------------------------------------------------------------------------
@@ -452,7 +452,7 @@ def restore_salt(config: Config, store: Store) -> None:
     except (OSError, StoreError) as error:
         log("the salt cannot be kept", error=str(error))
     if stored != config.salt:
-        log("another salt stands beside the store: what is saved now is not found after a restart")
+        log("another salt is kept with the store: edits saved now are not found after a restart")
 
 
 def _keep_salt(

@@ -421,7 +421,9 @@ def test_a_store_that_is_down_stops_no_request(caplog: pytest.LogCaptureFixture)
         assert (out.outcome, out.reason) == ("failed", "store")
         assert driver.count("failures", reason="store") == 1
         (line,) = (
-            record.fields for record in caplog.records if record.getMessage() == "passed through"
+            record.fields
+            for record in caplog.records
+            if record.getMessage() == "a request was not handled as usual"
         )
         assert (line["reason"], line["error"], line["api"]) == (
             "store",

@@ -120,7 +120,13 @@ def _report_refetched(turn: Turn, view: View) -> None:
         turn.resources.counters.add("refetched_kept", len(positions), api=api)
         sizes = (view.profile.count(messages[at]) for at in positions)
         figures = {"results": len(positions), "tokens": sum(sizes)}
-        log("fetched again and left", logging.INFO, api=api, model=turn.model, **figures)
+        log(
+            "results that were fetched again are kept",
+            logging.INFO,
+            api=api,
+            model=turn.model,
+            **figures,
+        )
 
 
 def _preview_by_rules(turn: Turn, goal: int) -> Preview:

@@ -182,15 +182,15 @@ class ModelLimits:
         window, settings = self._window(model), self._settings
         if model and window is None:
             log(
-                "no window is known of a model: until it refuses a request as too long, none is "
-                "compacted because its window is nearly full",
+                "no context window is known for a model: its requests are not compacted before "
+                "its upstream refuses one as too long, unless that pays",
                 model=model[:200],
                 set=f"[windows] {json.dumps(model[:200])} = its tokens, in refold.toml",
             )
         if model and not settings.engines and find_rates(model, settings.prices) is None:
             log(
-                "no prices are known of a model: none of its requests is compacted because that "
-                "pays, and what they cost is not reckoned",
+                "no prices are known for a model: its requests are not compacted to save costs, "
+                "and their costs are not counted",
                 logging.INFO,
                 model=model[:200],
                 set=f"[prices.{json.dumps(model[:200])}] in refold.toml",
