@@ -284,10 +284,8 @@ class Upstream:
             raise ValueError(
                 f"prefix begins with a slash and does not end with one, and {self.prefix!r} does not"
             )
-        if self.proxy and (
-            not self.proxy.startswith("http://") or not urlsplit(self.proxy).hostname
-        ):
-            raise ValueError("proxy begins with http://, as http://proxy.example:3128")
+        if self.proxy and not (self.proxy.startswith("http://") and _has_host(self.proxy)):
+            raise ValueError("proxy must be an address, as http://proxy.example:3128")
         if is_own_path(self.prefix):
             raise ValueError(f"prefix: the gateway answers {self.prefix} itself")
         if unclear := next((issuer for issuer in self.issuers if issuer.strip("*") == ""), None):
@@ -469,14 +467,22 @@ def _is_below(path: str, prefix: str) -> bool:
 
 def _check_address(url: str) -> None:
     shown = url.rpartition("@")[2].partition("?")[0][:100]  # without what may be a secret
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError as error:
-        raise ValueError(f"url: {shown!r} is no address: its host or port cannot be") from error
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if not url.lower().startswith(("http://", "https://")):
         raise ValueError(f"url begins with http:// or https://, and {shown!r} does not")
+    if not _has_host(url):
+        raise ValueError(f"url: {shown!r} is no address: its host or port is invalid")
+    parts = urlsplit(url)
     if parts.username is not None or parts.query or parts.fragment:
         raise ValueError("url holds no user, query or fragment: clients bring their own keys")
     if url.split() != [url]:
         raise ValueError("url holds no blanks")
+
+
+def _has_host(url: str) -> bool:
+    """Return whether an address has a host name that can be looked up, and no invalid port."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        return bool((parts.hostname or "").encode("idna"))
+    except ValueError:
+        return False
