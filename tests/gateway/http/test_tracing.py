@@ -2,6 +2,7 @@
 message text."""
 
 import json
+import logging
 import subprocess
 import sys
 
@@ -176,6 +177,19 @@ def test_a_span_names_the_provider_of_each_api(
         span = traced.one()
     assert (span.name, span.attributes["gen_ai.provider.name"]) == (operation, provider)
     assert span.attributes["gen_ai.usage.input_tokens"] == 1_200
+
+
+def test_an_unreachable_upstream_is_no_internal_error_in_the_log(caplog) -> None:
+    """With tracing its line was at level error, as if the gateway had failed."""
+    provider, settings = TracerProvider(), Settings()
+    config = Config(upstreams=(Upstream(name="up", url="http://127.0.0.1:9"),), salt=b"s")
+    app = Gateway(config, Pipeline(settings, MemoryStore()), traces=Tracing(provider))
+    with caplog.at_level(logging.INFO, "refold.gateway"), Serving(app) as gateway:
+        answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=chat(1), timeout=60)
+    provider.shutdown()
+    (line,) = (record for record in caplog.records if record.getMessage() == "request")
+    assert answer.status_code == 502
+    assert line.levelno == logging.WARNING and "internal_error" not in line.fields
 
 
 def test_requests_to_other_paths_have_no_span() -> None:

@@ -212,18 +212,17 @@ class Tracing:
         if span is None:
             yield ()
             return
+        failure = ""
         try:
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 carrier = dict[str, str]()
                 propagate.inject(carrier)
                 yield tuple(carrier.items())
         except BaseException as error:
-            entry.internal_error = entry.internal_error or (
-                "" if entry.client_disconnected else type(error).__name__
-            )
+            failure = "" if entry.client_disconnected else type(error).__name__
             raise
         finally:
-            _set_attributes(span, api, entry)
+            _set_attributes(span, api, entry, failure)
             span.end()
 
     def _start_span(self, head: RequestHead, api: str) -> "Span | None":
@@ -244,10 +243,11 @@ class Tracing:
         return span if span.is_recording() else None
 
 
-def _set_attributes(span: "Span", api: str, entry: AccessLogEntry) -> None:
+def _set_attributes(span: "Span", api: str, entry: AccessLogEntry, failure: str) -> None:
+    """Set the attributes of a span that ends. *failure* is the type of the error that ended it."""
     if entry.model:
         span.update_name(f"{_operation_name(api)} {entry.model}")
-    error = entry.internal_error.partition(" ")[0] or (
+    error = failure or (
         "cut" if entry.upstream_broke_off else "gone" if entry.client_disconnected else ""
     )
     error = error or (str(entry.status) if entry.status >= 400 else "")
