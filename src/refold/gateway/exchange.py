@@ -83,7 +83,7 @@ class RequestHead:
 
     @property
     def length(self) -> int | None:
-        """Declared size of the body in bytes."""
+        """Declared size of the body in bytes; None if none is declared."""
         declared = self.get(b"content-length")
         return int(declared) if declared else None
 

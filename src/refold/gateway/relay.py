@@ -139,7 +139,7 @@ async def change_refused(
     pipeline: Pipeline, tenants: TenantResolver, call: Call, status: int, start: ResponseStart
 ) -> bool:
     """Shorten a request that was too long, drop refused thinking, or prepare again what was
-    prepared for another tenant. Return whether to send it again."""
+    prepared for another tenant. Return whether that changed it, so that it is to be sent again."""
     if call.is_tentative:
         sent = call.request()
         if not await _confirm_tenant(pipeline, tenants, call, status) and call.request() != sent:
@@ -164,7 +164,7 @@ async def _confirm_tenant(
     pipeline: Pipeline, tenants: TenantResolver, call: Call, status: int
 ) -> bool:
     """Return whether the upstream has accepted the token, so that the caller is who they claim to
-    be.
+    be, and save what was decided for them.
 
     If not, prepare the request for the token alone: no answer may use what was decided for another
     tenant. Nothing is kept for a refused token."""

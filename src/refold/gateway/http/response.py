@@ -299,7 +299,7 @@ class ResponseStart:
     is_stream_event: bool = False
     """Whether the error is an event of a stream with a success status."""
     is_unreadable: bool = False
-    """Whether it is too large or in an unknown coding."""
+    """Whether it could not be read: too large, broken, or in an unknown coding."""
 
     def error_status(self, status: int) -> int:
         """Return the error's status: that of the answer, or 400 for an error event in a stream."""

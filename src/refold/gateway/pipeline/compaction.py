@@ -172,7 +172,8 @@ def _request_prefetch(turn: Turn, view: View, goal: int) -> None:
 
 
 def _prefetch(turn: Turn, view: View, goal: int) -> Preview | None:
-    """Return a compaction made ahead, by this or another process; None while another makes one."""
+    """Return a compaction made ahead, by this or another process; None while another makes one, or
+    if there is nothing to compact."""
     summaries = turn.resources.summaries
     with hold_claim(turn, view, wait=False) as claim:
         if not claim.is_mine:

@@ -280,8 +280,8 @@ def _cap_for_figures(
 
 
 def _reopen_turn(resources: Resources, incoming: Incoming, progress: Progress) -> Turn | None:
-    """Return the turn of a refused request; None for one without a history. Its conversation is
-    known unless the request passed unread."""
+    """Return the turn of a refused request; None if it has no messages, or its provider holds them.
+    Its conversation is known unless the request passed unread."""
     turn = progress.turn
     if turn is None:
         payload = open_request(resources, incoming)

@@ -116,7 +116,7 @@ def add_session(
 
 def _hints(turn: Turn, view: View, session: EngineSession) -> dict[str, Any]:
     """Return the field that asks the engine to keep the prefix left by the last compaction, in
-    whole blocks; before any compaction, the system prompt and tools.
+    whole blocks; before any compaction, the system prompt and tools. Empty for less than a block.
 
     Later messages are not kept, because the next compaction makes them stale.
     """

@@ -257,8 +257,8 @@ def thinking_block_index(api: str, sent: bytes, error: bytes) -> int:
 
 
 def block_position(view: View, place: int) -> int:
-    """Return the transcript position of the thinking block shown at index *place*; 0 if there are
-    fewer."""
+    """Return the transcript position of the message, or of the start of the edit, that shows the
+    thinking block with index *place*; 0 if there are fewer."""
     for item in view.iter_items():
         place -= sum(
             isinstance(part, Thinking) for message in item.messages for part in message.parts
