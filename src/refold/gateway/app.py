@@ -298,7 +298,7 @@ def _is_browser_at_root(scope: Mapping[str, Any]) -> bool:
 
 Headers = Mapping[bytes, bytes]
 """First header of each name, in lower case."""
-_KEYS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
+_KEY_HEADERS = (b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key")
 _FORM_TYPES = (b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain")
 """Content types that a page may post anywhere without a preflight (the Fetch standard's
 safelist)."""
@@ -385,7 +385,7 @@ def _has_preflight_headers(headers: Headers) -> bool:
     """Return whether a request has what a page's browser sends only after a preflight. Any page can
     have the origin `null`, but its preflight is refused. Applications that disable that check, as
     Electron's can, come through."""
-    if headers.keys() & set(_KEYS):
+    if headers.keys() & set(_KEY_HEADERS):
         return True
     return headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in _FORM_TYPES
 

@@ -225,7 +225,7 @@ def parse_upstream(text: str) -> Upstream:
 T = TypeVar("T")
 
 _TEXTS = tuple[str, ...]
-_KINDS: Mapping[Any, str] = {
+_TYPE_NAMES: Mapping[Any, str] = {
     str: "a text",
     int: "a whole number",
     float: "a number",
@@ -332,7 +332,9 @@ class _Table:
         files; *also* are keys that are read elsewhere."""
         hints = {**get_type_hints(cls), **(kinds or {})}
         readable = {
-            field.name: hints[field.name] for field in fields(cls) if hints[field.name] in _KINDS
+            field.name: hints[field.name]
+            for field in fields(cls)
+            if hints[field.name] in _TYPE_NAMES
         }
         self.reject_unknown([*readable, *also])
         return self.values(readable)
@@ -371,7 +373,7 @@ class _Table:
             value = self.raw[key]
             shown = str(value).lower() if isinstance(value, bool) else repr(value)  # as in TOML
             given = "" if key in _SECRETS else f", not {shown}"
-            raise self.error(key, f"{_KINDS[kind]} is needed{given}") from error
+            raise self.error(key, f"{_TYPE_NAMES[kind]} is needed{given}") from error
 
 
 def _parse_toml(text: str, file: str) -> _Table:

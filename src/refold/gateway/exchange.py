@@ -234,13 +234,14 @@ def provider_error(
     error: dict[str, Any] = {"message": message}
     body: dict[str, Any] = {"error": error}
     if api == "anthropic":
-        error |= {"type": _ANTHROPIC.get(status, _error_type(status)), **details}
+        error |= {"type": _ANTHROPIC_TYPES.get(status, _error_type(status)), **details}
         body = {"type": "error", **body}
     elif api == "gemini":
         usual = "INTERNAL" if status >= 500 else "INVALID_ARGUMENT"
-        error |= {"code": status, "status": _GEMINI.get(status, usual)}
+        error |= {"code": status, "status": _GEMINI_STATUSES.get(status, usual)}
     else:
-        kind, code = _OPENAI.get(status, _error_type(status)), code or _OPENAI_CODES.get(status)
+        kind = _OPENAI_TYPES.get(status, _error_type(status))
+        code = code or _OPENAI_CODES.get(status)
         error |= {"type": kind, "param": param, "code": code}
     return json_response(status, body, headers)
 
@@ -256,7 +257,7 @@ def _error_type(status: int) -> str:
     return "api_error" if status >= 500 else "invalid_request_error"
 
 
-_ANTHROPIC = {
+_ANTHROPIC_TYPES = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
@@ -264,7 +265,7 @@ _ANTHROPIC = {
     503: "overloaded_error",
     504: "timeout_error",
 }
-_GEMINI = {
+_GEMINI_STATUSES = {
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
@@ -273,7 +274,7 @@ _GEMINI = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-_OPENAI = {
+_OPENAI_TYPES = {
     401: "authentication_error",
     403: "permission_error",
     500: "server_error",

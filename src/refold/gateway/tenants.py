@@ -204,7 +204,7 @@ _NON_IDENTIFYING_WORDS = frozenset(
 _QUERY_NAMES = frozenset(
     {"key", "code", "sig", "auth", "token", "apikey", "access_token", "auth_token"}
 )
-_BALANCERS = re.compile(
+_BALANCER_COOKIES = re.compile(
     r"(?:__cf(?:_bm|lb|ruid|seq|waitingroom)?|_cfuvid|cf_clearance|awsalb(?:cors|tg|tgcors)?|route)$"
     r"|arraffinity|applicationgatewayaffinity|bigip|incap_ses_|visid_incap_"
 )
@@ -261,7 +261,7 @@ def identifying_cookies(cookies: bytes) -> bytes:
     return b"; ".join(
         pair
         for pair in pairs
-        if pair and not _BALANCERS.match(pair.partition(b"=")[0].decode("latin-1").lower())
+        if pair and not _BALANCER_COOKIES.match(pair.partition(b"=")[0].decode("latin-1").lower())
     )
 
 

@@ -198,7 +198,7 @@ _BROTLI = _Coding(
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Maximum bytes of one event. Longer ones are skipped."""
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-_WHOLE = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _LINES = re.compile(rb"\r\n|\n|\r")
 
 EventKind = Literal["opening", "error", "content"]
@@ -214,7 +214,7 @@ class EventSplitter:
 
     def is_whole_events(self, piece: bytes) -> bool:
         """Return whether *piece* consists of whole events, and none is pending."""
-        return not self._pending and not self._skips and piece.endswith(_WHOLE)
+        return not self._pending and not self._skips and piece.endswith(_EVENT_ENDS)
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """Yield the events that *piece* completes."""

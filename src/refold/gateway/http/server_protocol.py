@@ -218,7 +218,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if cycle and not cycle.response_started:
             cycle.keep_alive = False  # its response says `connection: close`
         elif cycle is None or cycle.response_complete:
-            self._part()
+            self._close_soon()
         if self._stop_callback is not None:
             self._stop_callback()
         self.loop.call_later(_STOPPING_SECONDS, self._end_unread)
@@ -227,9 +227,9 @@ class LimitedProtocol(HttpToolsProtocol):
         """Wait for the next request, only shortly if the gateway is stopping."""
         super().on_response_complete()
         if self._is_stopping and not self.transport.is_closing():
-            self._part()
+            self._close_soon()
 
-    def _part(self) -> None:
+    def _close_soon(self) -> None:
         """Close the connection soon unless a request arrives. The second timer is for an event loop
         that was blocked: it runs due timers before it reads what has arrived."""
         seconds = self._limits.parting_seconds

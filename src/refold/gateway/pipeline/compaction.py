@@ -232,7 +232,7 @@ def plan_compaction(turn: Turn, view: View) -> PlannedCompaction | None:
     rates = rates.for_an_hour() if conversation.cache.keeps_hour else rates
     floor = conversation.baseline_tokens or 0
     is_cold = _has_lapsed(turn, rates) or turn.is_cache_broken(view)
-    plan = plan_view(view, rates, _survival(resources), floor=floor, is_cold=is_cold)
+    plan = plan_view(view, rates, _call_counts(resources), floor=floor, is_cold=is_cold)
     return PlannedCompaction(plan, rates) if plan is not None else None
 
 
@@ -243,7 +243,7 @@ def _has_lapsed(turn: Turn, rates: Rates) -> bool:
     )
 
 
-def _survival(resources: Resources) -> CallCounts | None:
+def _call_counts(resources: Resources) -> CallCounts | None:
     return resources.ledger_writer.survival if resources.ledger_writer is not None else None
 
 
@@ -265,6 +265,6 @@ def decide_hour_cache(turn: Turn, view: View) -> bool:
         return cache.keeps_hour
     now = rates.for_an_hour() if cache.keeps_hour else rates
     if answered_at is None or _has_lapsed(turn, now) or turn.is_cache_broken(view):
-        calls = estimate_remaining_calls(count_calls(view), _survival(resources), view.tokens)
+        calls = estimate_remaining_calls(count_calls(view), _call_counts(resources), view.tokens)
         cache.keeps_hour = is_hour_cheaper(view.tokens, cache.pauses, rates, calls)
     return cache.keeps_hour

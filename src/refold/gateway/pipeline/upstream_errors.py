@@ -233,7 +233,7 @@ _INVALID_SIGNATURE = re.compile(
 )
 """The only error of older models. `error_sentences` empties the quotation marks around names."""
 _BLOCK_PATH = re.compile(r"messages\.(\d{1,9})\.content\.(\d{1,9})")
-_KINDS = ("thinking", "redacted_thinking")
+_THINKING_TYPES = ("thinking", "redacted_thinking")
 
 
 def is_thinking_refused(api: str, status: int, body: bytes) -> bool:
@@ -271,4 +271,6 @@ def block_position(view: View, place: int) -> int:
 def _thinking_places(body: Any) -> Iterator[tuple[int, int]]:
     for at, message in enumerate(body["messages"]):
         blocks = message["content"] if isinstance(message["content"], list) else ()
-        yield from ((at, part) for part, block in enumerate(blocks) if block.get("type") in _KINDS)
+        yield from (
+            (at, part) for part, block in enumerate(blocks) if block.get("type") in _THINKING_TYPES
+        )
