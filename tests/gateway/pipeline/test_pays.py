@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from refold.gateway import Outgoing
 from refold.gateway.pipeline.request_kind import lengthen_cache
+from refold.stores import MemoryStore
 from refold.strategies import ClearToolResults, Summarize
 from refold.tokens.model_table import Rates, Window
 from tests.support.agent_requests import anthropic_request, violations
@@ -58,6 +59,22 @@ def test_after_a_model_change_the_cache_is_assumed_to_be_empty():
         out = driver(anthropic_request(42, model="b", repeat=5))
         assert out.reason == "pays"
         assert any("the cache does not hold it" in row.actor for row in driver.store.ledger())
+
+
+def test_a_cache_that_another_process_keeps_alive_is_not_assumed_to_be_empty():
+    """A process that had not seen a session for five minutes compacted it, as if nothing had been
+    sent meanwhile."""
+    clock, store = Clock(), MemoryStore()
+    options = {"windows": WIDE, "economy": True, "prices": DEAR, "clock": clock}
+    with Driver(store, **options) as first, Driver(store, **options) as second:
+        for steps, driver in enumerate([first, *[second] * 7, first], 40):
+            body = anthropic_request(steps, repeat=5)
+            out = driver(body)
+            assert out.outcome == "untouched"
+            driver.pipeline.record_answer(build_incoming(body), out, None)
+            clock.now += 60.0
+        clock.now += 300.0
+        assert first(anthropic_request(steps + 1, repeat=5)).reason == "pays"
 
 
 def circles(reads: int, files: int = 12) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 from refold.budget.budget import Budget, count_calls, plan_view
@@ -231,16 +232,26 @@ def plan_compaction(turn: Turn, view: View) -> PlannedCompaction | None:
         return None
     rates = rates.for_an_hour() if conversation.cache.keeps_hour else rates
     floor = conversation.baseline_tokens or 0
-    is_cold = _has_lapsed(turn, rates) or turn.is_cache_broken(view)
+    is_cold = _has_lapsed(turn, view, rates) or turn.is_cache_broken(view)
     plan = plan_view(view, rates, _call_counts(resources), floor=floor, is_cold=is_cold)
     return PlannedCompaction(plan, rates) if plan is not None else None
 
 
-def _has_lapsed(turn: Turn, rates: Rates) -> bool:
-    answered_at = turn.conversation.cache.answered_at
+def _has_lapsed(turn: Turn, view: View, rates: Rates) -> bool:
+    answered_at = _latest_answer_time(turn, view)
     return (
         answered_at is not None and turn.resources.settings.clock() - answered_at > rates.lifetime
     )
+
+
+def _latest_answer_time(turn: Turn, view: View) -> float | None:
+    """Return when the upstream last answered, in seconds since 1970; None if that is not known
+    here: the history has several new answers, so other processes have sent requests since."""
+    conversation = turn.conversation
+    start = len(conversation.latest.view.transcript) if conversation.latest is not None else 0
+    roles = [message.role for message in view.transcript.messages[start:]]
+    answers = sum("assistant" == role != before for before, role in pairwise(["", *roles]))
+    return conversation.cache.answered_at if answers < 2 else None
 
 
 def _call_counts(resources: Resources) -> CallCounts | None:
@@ -257,14 +268,14 @@ def decide_hour_cache(turn: Turn, view: View) -> bool:
     if not settings.hour_cache or turn.incoming.api != "anthropic":
         return False
     cache, latest = conversation.cache, conversation.latest
-    answered_at = cache.answered_at
+    answered_at = _latest_answer_time(turn, view)
     if answered_at is not None and latest is not None and latest.sent_at <= answered_at:
         cache.pauses.append(settings.clock() - answered_at)  # not again for retries
     rates = find_rates(turn.model, settings.prices)
     if rates is None:
         return cache.keeps_hour
     now = rates.for_an_hour() if cache.keeps_hour else rates
-    if answered_at is None or _has_lapsed(turn, now) or turn.is_cache_broken(view):
+    if cache.answered_at is None or _has_lapsed(turn, view, now) or turn.is_cache_broken(view):
         calls = estimate_remaining_calls(count_calls(view), _call_counts(resources), view.tokens)
         cache.keeps_hour = is_hour_cheaper(view.tokens, cache.pauses, rates, calls)
     return cache.keeps_hour
