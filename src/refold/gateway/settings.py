@@ -116,7 +116,7 @@ class Settings:
     """Conversations kept in memory by each process. A forgotten one is decoded again at its next
     request and shown with its stored edits."""
     known_bytes: int = 256 * 1024 * 1024
-    """Maximum total bytes of their latest requests. Each takes about twice its size in memory."""
+    """Maximum total bytes of their latest requests. Each takes up to twice its size in memory."""
     compute_threads: int = 16
     """Threads per process that decide about requests."""
     read_above_bytes: int = 4_096
