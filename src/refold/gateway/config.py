@@ -161,7 +161,7 @@ class Config:
             )
         if self.files and not is_loopback(self.host):
             raise ValueError(
-                f"files of this machine are not listed where {self.host} is reached from others"
+                f"files lists sessions of this machine, and {self.host} can be reached from others"
             )
         if self.workers > 1 and self.settings.shadow:
             raise ValueError("shadow keeps what it decides in memory: serve with 1 worker")
