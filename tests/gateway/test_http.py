@@ -22,7 +22,7 @@ from refold.gateway.pipeline.upstream_errors import ErrorFigures, read_figures
 from refold.gateway.settings import Limits, Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
-from tests.support.raw_http import eventually, statuses, talk
+from tests.support.raw_http import eventually, pour, statuses, talk
 
 CLIENT = httpx.Client(timeout=60)
 
@@ -406,6 +406,28 @@ def test_an_answer_that_breaks_off_is_not_ended_cleanly(length: bool) -> None:
         ):
             list(answer.iter_raw())
         assert eventually(lambda: pipeline.counters.get("http_truncated") == 1)
+
+
+def test_an_upload_that_becomes_too_large_is_no_fault_of_its_upstream() -> None:
+    """The upstream had begun to answer, and was then logged and counted as having broken off."""
+    pipeline, chunk = ScriptedPipeline(), b"400\r\n" + b"a" * 1_024 + b"\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        upstream = Upstream(name="up", url=f"http://127.0.0.1:{listening.getsockname()[1]}")
+        limits = Limits(upload_bytes=100_000)
+        with (
+            serving(Config(upstreams=(upstream,), salt=b"s", limits=limits), pipeline) as gateway,
+            socket.create_connection(("127.0.0.1", gateway.port)) as line,
+        ):
+            head = b"POST /v1/files HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+            line.sendall(head + chunk)
+            with listening.accept()[0] as connection:
+                connection.recv(1)
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nearly")
+                assert line.recv(4) == b"HTTP"
+                pour(line, chunk, 200)
+                refused = {"reason": "http_413"}
+                assert eventually(lambda: pipeline.counters.get("http_refused", **refused) == 1)
+        assert pipeline.counters.get("http_truncated") == 0
 
 
 def test_a_304_response_may_have_a_content_length() -> None:

@@ -177,7 +177,6 @@ class Gateway:
         self.pipeline.counters.add("http_refused", reason=error.reason)
         writer.log_entry.reason = writer.log_entry.reason or error.reason
         if writer.has_started:
-            writer.log_entry.upstream_broke_off = True
             return
         try:
             api = client_api(head) if head is not None else "openai_chat"
