@@ -333,8 +333,9 @@ def ignore_hangup() -> Iterator[None]:
 class Supervisor:
     """Runs *work* in *count* processes, each forked from this one, which does nothing else.
 
-    A process that dies is replaced, as soon as one can be started. On SIGINT and SIGTERM it calls *stop*, passes the signal on and
-    waits for the processes. If it is killed itself, they end as on SIGTERM."""
+    A process that dies is replaced, as soon as one can be started. On SIGINT and SIGTERM it calls
+    *stop*, passes the signal on and waits for the processes. If it is killed itself, they end as on
+    SIGTERM."""
 
     def __init__(
         self, count: int, work: Callable[[], None], stop: Callable[[], None] = lambda: None
