@@ -152,8 +152,8 @@ def report_failure(counters: Counters, api: str, reason: str, error: BaseExcepti
     """Count and log a failure of a request in this *api*, or, if that is empty, of saving edits
     after requests. The text of an *error* may quote content or a key: see `error_fields`."""
     if api:
-        fields = {"reason": reason, "meaning": REASONS[reason], "api": api}
-        log("a request was not handled as usual", **fields, **error_fields(error))
+        fields = error_fields(error) | {"reason": reason, "meaning": REASONS[reason], "api": api}
+        log("a request was not handled as usual", **fields)
     else:
         log("edits are not saved yet", reason=reason, **error_fields(error))
     counters.add("failures", reason=reason)
