@@ -86,10 +86,8 @@ def _lines(value: Any) -> Iterator[str]:
 
 
 def plain_text(message: Message) -> str:
-    """Return texts, calls with their raw arguments, and the texts of results.
-
-    Media, opaque parts and thinking are left out.
-    """
+    """Return texts, calls with their raw arguments, and the texts of results, without media, opaque
+    parts and thinking."""
     texts = (
         f"{part.name} {part.arguments}" if isinstance(part, ToolCall) else part.text
         for part in message.parts
@@ -114,10 +112,8 @@ def path_of(call: ToolCall) -> str:
 
 
 def call_gist(call: ToolCall, size: int = 60) -> str:
-    """Return the subject of a call, such as a path, in one line of at most *size* characters.
-
-    It is empty if no argument has one.
-    """
+    """Return the subject of a call, such as a path, in one line of at most *size* characters; empty
+    if no argument has one."""
     return one_line(next(_subjects(call), ""), size)
 
 
@@ -177,9 +173,17 @@ def is_left_out(path: str, patterns: Iterable[str]) -> bool:
     )
 
 
-def is_vendored(path: str) -> bool:
-    """Return whether a path or command names a folder of third-party or generated files."""
-    return bool(_VENDORED.search(path))
+def find_vendored(paths: Collection[str]) -> set[str]:
+    """Return the paths of third-party and generated files."""
+    return _find_rare(_VENDORED, paths)
+
+
+def _find_rare(pattern: re.Pattern[str], paths: Collection[str]) -> set[str]:
+    """Return the paths in which *pattern* occurs, but no absolute ones if most of these match: then
+    the project itself is in a folder that is called `build` or the like."""
+    matching = {path for path in paths if pattern.search(path)}
+    absolute = set(filter(is_absolute, paths))
+    return matching - absolute if 2 * len(matching & absolute) > len(absolute) else matching
 
 
 def path_covers(name: str, path: str) -> bool:
@@ -196,9 +200,9 @@ def path_covers(name: str, path: str) -> bool:
     return any(path.endswith(f"/{part}") for part in (name, *folders_of(name)))
 
 
-def is_ignored(path: str) -> bool:
-    """Return whether a file or folder is rarely committed."""
-    return bool(_IGNORED.search(path))
+def find_ignored(paths: Collection[str]) -> set[str]:
+    """Return the paths of files and folders that are rarely committed."""
+    return _find_rare(_IGNORED, paths)
 
 
 def split_path(path: str) -> tuple[str, str]:

@@ -107,6 +107,15 @@ def test_usually_ignored_files_are_not_covered_by_git_add_all(path):
         assert list_committed(changed, named) == {path}
 
 
+def test_a_project_in_a_folder_called_build_is_not_ignored():
+    folder = "/home/ada/build/app"
+    changed = edit(f"{folder}/src/a.py", f"{folder}/src/b.py"), edit("/home/ada/notes.md")
+    assert list_committed(*changed, commit("git add -A && git commit -m x")) >= {
+        f"{folder}/src/a.py",
+        f"{folder}/src/b.py",
+    }
+
+
 def test_a_commit_of_fewer_files_covers_only_those_that_git_names():
     changed = (*write("src/new.py"), *edit("src/a.py", "src/b.py"), *bash("rm src/old.py"))
     named = " create mode 100644 src/new.py", " delete mode 100644 src/old.py"

@@ -706,3 +706,20 @@ def test_a_read_that_failed_only_by_its_exit_code_adds_no_file():
     assert not steps[-1].has_effect and not states_of(
         collect(call("shell", missing, command="cat src/gone.py > src/b.py"))
     )
+
+
+@pytest.mark.parametrize(
+    ("paths", "shown"),
+    [
+        (("/home/ada/build/app/src/pool.py", "/home/ada/build/app/b.py"), True),
+        ((r"C:\build\app\src\pool.py",), True),
+        (("/home/ada/app/build/pool.py", "/home/ada/app/src/b.py"), False),
+        (("build/pool.py",), False),
+    ],
+)
+def test_files_of_a_project_in_a_folder_called_build_are_shown(paths, shown):
+    """Third-party and generated files are not shown, but a project may be in such a folder."""
+    reads = (call("Read", "\n".join(SOURCE), file_path=path) for path in paths)
+    files = read_files(read_steps([message for pair in reads for message in pair]))
+    text = render_current(files, (), Context([0.0] * 9, frozenset(), 0.0, ""), 4_000)
+    assert (f"### {paths[0]}" in text) == shown

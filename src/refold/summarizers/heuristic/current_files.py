@@ -21,7 +21,7 @@ from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, UNKNOWN_FOLDE
 from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned
 from refold.text.json_values import int_at, object_at, parse_or_none
-from refold.text.plain import folders_of, has_extension, is_vendored, split_path
+from refold.text.plain import find_vendored, folders_of, has_extension, split_path
 from refold.text.summary_wrapper import PLACE, quote, write_heading
 from refold.tokens.count import estimate
 
@@ -436,14 +436,14 @@ def render_current(
     shown = {line.strip() for text in tail for line in _plain_lines(text)}
     words = {word for text in tail[-RECENT:] for word in _WORD.findall(text)}
     named = {split_path(name)[1] for name in find_names(context.named)}
+    vendored = find_vendored(files)
     heats = {
         path: _rate_heat(file, context.ages, named)
         for path, file in files.items()
-        if file.numbers and not is_vendored(path) and not path.endswith(LOGS)
+        if file.numbers and path not in vendored and not path.endswith(LOGS)
     }
-    hottest = sorted(heats, key=lambda path: -heats[path])
-    with_lines = ((path, files[path].lines) for path in hottest)
-    with_blocks = ((path, lines, _find_hidden(lines, shown)) for path, lines in with_lines)
+    hottest = sorted(heats, key=heats.__getitem__, reverse=True)
+    with_blocks = ((path, own := files[path].lines, _find_hidden(own, shown)) for path in hottest)
     hot = list(islice((row for row in with_blocks if row[2]), MOST_FILES))
     age = min((context.ages[files[path].touched_at] for path, *_ in hot), default=0.0)
     room = int(room * FRESH / max(age, FRESH))

@@ -55,9 +55,9 @@ from refold.text.clip import one_line
 from refold.text.failures import find_error_line, find_figures, has_failed
 from refold.text.plain import (
     count_bytes,
+    find_ignored,
     folders_of,
     has_extension,
-    is_ignored,
     is_left_out,
     is_outside,
     path_covers,
@@ -492,9 +492,9 @@ def _without_deleted_folders(files: dict[str, FileState]) -> dict[str, FileState
     """Return files, the last touched last, without those in a folder deleted later, build output
     that was deleted, output files of background commands, and folders listed by a tool."""
     deleted, remaining = set[str](), list[tuple[str, FileState]]()
-    folders = {folder for path in files for folder in folders_of(path)}
+    folders, ignored = {f for path in files for f in folders_of(path)}, find_ignored(files)
     for path, file in reversed(files.items()):
-        is_none = file.state in {"deleted", "stashed"} and is_ignored(path) and ".env" not in path
+        is_none = file.state in {"deleted", "stashed"} and path in ignored and ".env" not in path
         is_output = path.endswith(".output")  # of a background command
         is_none |= file.state == "read" and (is_output or path.rstrip("/") in folders)
         if deleted.isdisjoint(folders_of(path)) and not is_none:
@@ -544,7 +544,7 @@ def _stage(
 ) -> None:
     """Stage files given by *names*, or without names those that repositories usually contain. Files
     ignored before their first commit are left out."""
+    ignored = set[str]() if names else find_ignored(state.files)
     for path, file in files.items():
-        is_usual = bool(names) or not is_ignored(path)
         is_in = bool(file.in_commit) or not is_left_out(path, state.ignored)
-        file.is_staged |= is_usual and is_in and (with_new or not file.is_new)
+        file.is_staged |= path not in ignored and is_in and (with_new or not file.is_new)
