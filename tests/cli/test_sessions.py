@@ -16,6 +16,7 @@ from refold.cli import terminal
 from refold.cli.read_output import argument_of
 from refold.cli.sessions import LISTED_COUNT, find_on_machine, short_id
 from refold.gateway.ledger.accounting import read_bill
+from refold.retrieval.search import PHRASE_BONUS
 from refold.session_files import discover, read
 from refold.session_files.edited import open_edited
 from tests.support.api_gateway import write_pi_session
@@ -283,8 +284,8 @@ def test_recall_lists_exact_matches_first_and_omits_low_scores(file) -> None:
     exact = "Aware against naive"
     hits = refold("recall", file, exact, "--limit", "99", "--json").json["sessions"][0]["hits"]
     assert exact in hits[0]["snippet"]
-    plain = [hit["score"] - 100 * (hit["score"] >= 100) for hit in hits]
-    assert all(score >= 0.3 * max(plain) or hit["score"] >= 100
+    plain = [hit["score"] % PHRASE_BONUS for hit in hits]
+    assert all(score >= 0.3 * max(plain) or hit["score"] >= PHRASE_BONUS
                for hit, score in zip(hits, plain, strict=True))  # fmt: skip
     compactor = Compactor((), Budget(10**9, 0), SidecarStore.beside(file))
     every = recall(compactor.show(file.read_bytes()), exact, 999)

@@ -305,8 +305,9 @@ def _count_speakers(view: View, shares: Breakdown) -> dict[str, int]:
     """Return tokens by speaker. Text of people is separated from tool results that clients send in
     the same role. The total is that of the roles."""
     counts, count = Tally[str](), part_counter(view.profile.count)
-    segmented = segment_messages(view.messages)
-    for message, size, spoken in zip(view.messages, shares.messages, segmented, strict=True):
+    messages = [message for item in view.iter_items() for message in item.messages]
+    rows = zip(messages, shares.messages, segment_messages(messages), strict=True)
+    for message, size, spoken in rows:
         if message.role not in ("assistant", "system"):
             texts = Tally[str]()
             for segment in spoken:
