@@ -266,6 +266,14 @@ def test_conformance_50_a_success_resets_the_count_of_failures() -> None:
     ]
 
 
+@both_modes
+def test_a_request_that_is_too_long_does_not_open_the_breaker(mode: Mode) -> None:
+    fallback = Fallback(ScriptedModel([error("auth"), *[error("overflow")] * 5]))
+    assert mode.run(fallback).error == "it was auth"
+    assert [mode.run(fallback).error for _ in range(5)] == ["it was overflow"] * 5
+    assert fallback.breaker.failures_in_a_row == 1
+
+
 def test_a_breaker_with_a_cooldown_lets_one_run_through() -> None:
     time = Time()
     breaker = CircuitBreaker(1, cooldown=60, clock=lambda: time.now)

@@ -181,10 +181,12 @@ class Fallback:
         answer = yield from self._ask_models(
             self.deadline if within is None else min(within, self.deadline)
         )
-        if answer is not None and answer.finish == "error":
-            self.breaker.record_failure(answer.error)
-        elif answer is not None:
+        if answer is not None and answer.finish != "error":
             self.breaker.record_success()
+        elif answer is not None and not _is_overflow(
+            answer
+        ):  # the request's fault, not the model's
+            self.breaker.record_failure(answer.error)
         return answer
 
     def _ask_models(self, seconds: float) -> FallbackSteps:
@@ -221,12 +223,15 @@ class Fallback:
 
 def _total(answers: Sequence[Answer]) -> Answer:
     """Return the last answer, or the failure to report, with the totals of all calls."""
-    overflows = (a for a in answers if a.failure is not None and a.failure.kind == "overflow")
     last = answers[-1]
-    answer = next(overflows, last) if last.finish == "error" else last
+    answer = next(filter(_is_overflow, answers), last) if last.finish == "error" else last
     usages = [answer.usage for answer in answers if answer.usage is not None]
     calls, cost = sum(answer.calls for answer in answers), sum(answer.cost for answer in answers)
     return replace(answer, calls=calls, cost=cost, usage=_sum(usages))
+
+
+def _is_overflow(answer: Answer) -> bool:
+    return answer.failure is not None and answer.failure.kind == "overflow"
 
 
 def _sum(usages: Sequence[Usage]) -> Usage | None:
