@@ -169,6 +169,18 @@ def test_calls_tokens_and_cost_add_up(mode: Mode) -> None:
 
 
 @both_modes
+@pytest.mark.parametrize(("hours", "total"), [((3, 4), 7), ((None, 4), 4), ((None, None), None)])
+def test_tokens_that_a_cache_keeps_for_an_hour_add_up(
+    mode: Mode, hours: tuple[int | None, int | None], total: int | None
+) -> None:
+    first, second = (Usage(10, 2, written=5, hour=hour) for hour in hours)
+    failed = Answer("", "error", "cut", usage=first, failure=Failure("other"))
+    answer = mode.run(Fallback(ScriptedModel([failed]), ScriptedModel([Answer("", usage=second)])))
+    assert answer is not None
+    assert answer.usage == Usage(20, 4, 0, 10, 2, total)
+
+
+@both_modes
 def test_no_call_begins_after_the_deadline(mode: Mode) -> None:
     time = Time()
     asked: list[float] = []

@@ -238,7 +238,8 @@ def _sum(usages: Sequence[Usage]) -> Usage | None:
     if len(usages) < 2:
         return usages[0] if usages else None
     figures = ((u.input, u.output, u.cached, u.written, u.calls) for u in usages)
-    return Usage(*map(sum, zip(*figures, strict=True)))
+    hours = [usage.hour for usage in usages if usage.hour is not None]
+    return Usage(*map(sum, zip(*figures, strict=True)), hour=sum(hours) if hours else None)
 
 
 async def _call_in_time(call: ModelCall, ask: Ask) -> Answer | None:
