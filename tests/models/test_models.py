@@ -389,6 +389,14 @@ def test_an_error_shows_no_key_that_ends_with_a_line_break() -> None:
     assert model(ASK).error == r"ValueError: Invalid header value b'***\n'"
 
 
+def test_an_error_keeps_its_letters_beside_a_short_header() -> None:
+    headers = {"X-Team": "a", "api-key": "hunter22"}
+    reply = Reply(status=400, body='{"error": "an unavailable parameter for hunter22"}')
+    with ScriptedProvider([reply]) as server:
+        model = HTTPModel(f"{server.url}/v1", model="m-1", headers=headers)
+        assert model(ASK).error == 'HTTP 400: {"error": "an unavailable parameter for ***"}'
+
+
 def test_http_refuses_urls_that_are_not_http() -> None:
     with pytest.raises(ValueError, match="http"):
         HTTPModel("file:///etc/passwd", model="m-1")

@@ -198,6 +198,9 @@ class LiteLLMModel(ProviderModel):
 
 # --- HTTP endpoints -------------------------------------------------------------------------------
 
+_SHORTEST_SECRET = 8
+"""Minimum characters of a header's value that is masked in errors."""
+
 
 @dataclass(frozen=True)
 class HTTPModel(ProviderModel):
@@ -220,8 +223,9 @@ class HTTPModel(ProviderModel):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The key and the values of *headers*."""
-        return self.key, *self.headers.values()
+        """The key and the values of *headers*, unless they are too short for a key."""
+        long = (value for value in self.headers.values() if len(value.strip()) >= _SHORTEST_SECRET)
+        return self.key, *long
 
     def send(self, request: ModelRequest, seconds: float) -> Any:
         """Return the reply as parsed JSON."""
