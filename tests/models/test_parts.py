@@ -202,6 +202,12 @@ def test_retry_after_may_be_a_date() -> None:
         (422, "`inputs` must have less than 4096 tokens. Given: 5000", "overflow"),
         (413, "", "overflow"),
         (400, "Range of max_tokens should be [1, 8192]", "request"),
+        (
+            400,
+            "`max_tokens` must be at most `8192`, which is less than the `context_window`",
+            "request",
+        ),
+        (400, "Throttling error: Too many tokens, please wait before trying again.", "rate"),
         (400, "temperature must be at most 2", "request"),
         (403, "no", "auth"),
         (402, "no", "quota"),

@@ -38,6 +38,11 @@ _OVERFLOW = re.compile(
     re.IGNORECASE,
 )
 """Providers' phrases for a request that exceeds the model's window."""
+_ANSWER_CAP = re.compile(
+    r"\bmax_(?:completion_|output_)?tokens\W{0,2} must be (?:less|lower|smaller|at most|<)",
+    re.IGNORECASE,
+)
+"""Phrase for a cap on the answer that is too large, whatever the length of the request."""
 _QUOTA = re.compile(
     r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
 )
@@ -122,8 +127,9 @@ def failure_of_status(status: int, text: str, headers: Mapping[str, str]) -> Fai
     if status == 429 and _QUOTA.search(text):
         again = None if "limit: 0," in text else _RATE.search(text)
         return Failure("rate", float(again[1])) if again else Failure("quota")
-    if status in (400, 413, 422) and _OVERFLOW.search(text):
-        return Failure("overflow")
+    if status in (400, 413, 422) and _OVERFLOW.search(text) and not _ANSWER_CAP.search(text):
+        is_throttled = "throttl" in text.lower()  # too many tokens in a minute, not in a request
+        return Failure("rate", retry_after(headers)) if is_throttled else Failure("overflow")
     kind = _KINDS.get(status, "overload" if status >= 500 else "request")
     return Failure(kind, retry_after(headers))
 
