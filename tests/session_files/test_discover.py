@@ -76,6 +76,7 @@ def test_the_sessions_of_every_client_are_found_in_its_default_directory(tmp_pat
         ("KIMI_SHARE_DIR", "kimi", "sessions/d/k-1/context.jsonl"),
         ("PI_CODING_AGENT_DIR", "pi", "sessions/--w--/p.jsonl"),
         ("QWEN_HOME", "qwen", "projects/p/chats/q.jsonl"),
+        ("QWEN_RUNTIME_DIR", "qwen", "projects/p/chats/q.jsonl"),
         ("COPILOT_HOME", "copilot", "session-state/c-1/events.jsonl"),
     ],
 )
@@ -85,6 +86,13 @@ def test_environment_variables_set_the_directories_of_clients(tmp_path, name, cl
         session.client for session in discover(tmp_path, {name: str(tmp_path / "elsewhere")})
     ] == [client]
     assert discover(tmp_path, {}) == []
+
+
+def test_what_qwen_code_writes_is_found_apart_from_its_settings(tmp_path):
+    put(tmp_path / "settings/projects/p/chats/old.jsonl", {})
+    new = put(tmp_path / "runtime/projects/p/chats/new.jsonl", {})
+    env = {"QWEN_HOME": str(tmp_path / "settings"), "QWEN_RUNTIME_DIR": str(tmp_path / "runtime")}
+    assert [session.path for session in discover(tmp_path, env)] == [new]
 
 
 def test_the_working_directory_is_found_behind_an_image_in_the_first_message(tmp_path):

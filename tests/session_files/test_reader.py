@@ -11,7 +11,7 @@ from refold.text.json_values import int_at, object_at, text_at
 
 # --- the reader ------------------------------------------------------------------------------
 
-FILES = ClientFiles("tape", (".tape",), ("reels/**/*.tape",), cwd_under("cwd"), "TAPE_HOME")
+FILES = ClientFiles("tape", (".tape",), ("reels/**/*.tape",), cwd_under("cwd"), ("TAPE_HOME",))
 
 
 def mismatch(source):

@@ -84,6 +84,7 @@ def set_home(monkeypatch, home) -> None:
         "KIMI_SHARE_DIR",
         "PI_CODING_AGENT_DIR",
         "QWEN_HOME",
+        "QWEN_RUNTIME_DIR",
         "XDG_DATA_HOME",
         "OPENCODE_DB",
     ):

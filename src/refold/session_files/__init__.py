@@ -160,8 +160,8 @@ def discover(home: Path, env: Mapping[str, str], on_error: OnError = str) -> lis
 
     *home* is the user's home directory. The environment *env* may set CLAUDE_CONFIG_DIR,
     CODEX_HOME, CONTINUE_GLOBAL_DIR, COPILOT_HOME, GEMINI_CLI_HOME, KIMI_SHARE_DIR, OPENCODE_DB,
-    PI_CODING_AGENT_DIR, QWEN_HOME and XDG_DATA_HOME. Unreadable directories and files are left out,
-    and *on_error* is called with their errors.
+    PI_CODING_AGENT_DIR, QWEN_RUNTIME_DIR, QWEN_HOME and XDG_DATA_HOME. Unreadable directories and
+    files are left out, and *on_error* is called with their errors.
     """
     finds = [reader.find for reader in READERS if reader.find]
     return sorted(

@@ -44,7 +44,7 @@ FILES = ClientFiles(
     (".claude", ".config/claude"),
     ("projects/*/*.jsonl",),
     cwd_under("cwd"),
-    "CLAUDE_CONFIG_DIR",
+    ("CLAUDE_CONFIG_DIR",),
 )
 TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
 """Types of records that hold a title, and their field, in order of preference."""

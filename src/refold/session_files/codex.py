@@ -30,7 +30,7 @@ FILES = ClientFiles(
     (".codex",),
     tuple(f"{folder}/{name}" for folder in FOLDERS for name in ROLLOUTS),
     cwd_under("payload", "cwd"),
-    "CODEX_HOME",
+    ("CODEX_HOME",),
 )
 ITEMS = frozenset(
     {

@@ -53,7 +53,7 @@ FILES = ClientFiles(
     (".gemini",),
     ("tmp/*/chats/session-*.jsonl", "tmp/*/chats/session-*.json"),
     _read_cwd,
-    "GEMINI_CLI_HOME",
+    ("GEMINI_CLI_HOME",),
     subfolder=".gemini",
 )
 
@@ -187,7 +187,11 @@ READER = file_reader(CLIENT, "gemini", mismatch, read, FILES)
 
 QWEN = "qwen"
 QWEN_FILES = ClientFiles(
-    QWEN, (".qwen",), ("projects/*/chats/*.jsonl",), cwd_under("cwd"), "QWEN_HOME"
+    QWEN,
+    (".qwen",),
+    ("projects/*/chats/*.jsonl",),
+    cwd_under("cwd"),
+    ("QWEN_RUNTIME_DIR", "QWEN_HOME"),
 )
 MESSAGE_TYPES = frozenset({"user", "assistant", "tool_result"})
 

@@ -31,7 +31,7 @@ from refold.text.json_values import (
 
 CLIENT = "pi"
 FILES = ClientFiles(
-    CLIENT, (".pi/agent",), ("sessions/*/*.jsonl",), cwd_under("cwd"), "PI_CODING_AGENT_DIR"
+    CLIENT, (".pi/agent",), ("sessions/*/*.jsonl",), cwd_under("cwd"), ("PI_CODING_AGENT_DIR",)
 )
 VERSION = 3
 """Latest version of the format that can be read."""
@@ -240,7 +240,7 @@ COPILOT_FILES = ClientFiles(
     (".copilot",),
     ("session-state/*/events.jsonl",),
     cwd_under("data", "context", "cwd"),
-    "COPILOT_HOME",
+    ("COPILOT_HOME",),
     folder_name,
 )
 UNREAD = frozenset({"session.context_cleared", "session.truncation", "tool.user_requested"})

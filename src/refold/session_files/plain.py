@@ -180,7 +180,7 @@ KIMI_FILES = ClientFiles(
     (".kimi",),
     ("sessions/*/*/context.jsonl",),
     _find_folder,
-    "KIMI_SHARE_DIR",
+    ("KIMI_SHARE_DIR",),
     folder_name,
 )
 
@@ -232,7 +232,7 @@ def _read_folder(path: Path) -> str:
 
 
 CONTINUE_FILES = ClientFiles(
-    CONTINUE, (".continue",), ("sessions/*-*.json",), _read_folder, "CONTINUE_GLOBAL_DIR"
+    CONTINUE, (".continue",), ("sessions/*-*.json",), _read_folder, ("CONTINUE_GLOBAL_DIR",)
 )
 
 

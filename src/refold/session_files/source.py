@@ -302,12 +302,12 @@ class ClientFiles:
     """Patterns for session files below a data directory, as `files_below` takes them."""
     read_cwd: Callable[[Path], str]
     """Reads the working directory of a session from its file."""
-    variable: str = ""
-    """Environment variable that overrides *homes*."""
+    variables: tuple[str, ...] = ()
+    """Environment variables that override *homes*; the first that is set counts."""
     find_id: Callable[[Path], str] = lambda _: ""
     """Returns a session's id if it is not in the file name."""
     subfolder: str = ""
-    """Data directory in the one that *variable* names; empty if that is the data directory."""
+    """Data directory in the one that a variable names; empty if that is the data directory."""
 
     def find(self, home: Path, env: Mapping[str, str], on_error: OnError) -> Iterator[FoundSession]:
         """Find the sessions of the user with this *home* and environment."""
@@ -318,7 +318,7 @@ class ClientFiles:
 
     def list_roots(self, home: Path, env: Mapping[str, str]) -> list[Path]:
         """Return the client's data directories, whether or not they exist."""
-        named = env.get(self.variable)
+        named = next(filter(None, map(env.get, self.variables)), None)
         return [Path(named, self.subfolder)] if named else [home / name for name in self.homes]
 
     def _describe(self, path: Path) -> Iterator[FoundSession]:
