@@ -4,11 +4,13 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
 
 from refold import session_files as transcripts
 from refold.errors import FormatError
+from refold.session_files.export import export_session
 from tests.support.opencode import Base, finish_tool, text, tool
 
 
@@ -194,6 +196,20 @@ def test_the_latest_of_several_sessions_is_read_by_default(base):
     assert [session.id for session in transcripts.read_all(base.path)] == ["ses_1", "ses_0"]
     with pytest.raises(FormatError, match="no session 'nobody'"):
         transcripts.read(base.path, "nobody")
+
+
+def test_a_session_that_is_deleted_after_it_was_listed_is_an_error_of_its_file(base):
+    base.session("ses_0", 1_999_999_999_999)
+    for id in ("ses_0", "ses_1"):
+        base.user(id, text("go"))
+    sessions = transcripts.read_all(base.path)
+    first = next(sessions)
+    base.base.execute("DELETE FROM session")
+    base.base.commit()
+    with pytest.raises(FormatError, match=r"^opencode.db: its session ses_0 has been deleted$"):
+        next(sessions)
+    with pytest.raises(FormatError, match=r"^opencode.db: its session ses_1 has been deleted$"):
+        export_session(first, first.messages, datetime.now(UTC), base.path.parent)
 
 
 def test_messages_only_in_the_write_ahead_log_are_read_without_writing(base):

@@ -19,7 +19,7 @@ from typing import Any
 from refold.errors import FormatError
 from refold.session_files import claude_code, codex
 from refold.session_files.claude_code import as_blocks, result_block, text_block
-from refold.session_files.opencode import MESSAGES, query
+from refold.session_files.opencode import MESSAGES, query, read_row
 from refold.session_files.reader import Entry, Session
 from refold.session_files.source import NAMES, ClientFiles, Problem, open_path
 from refold.stores.sidecar import write_new
@@ -299,7 +299,7 @@ def read_infos(session: Session) -> list[Record]:
     if not source.database:
         infos = [object_at(item, "info") for item in objects_at(source.document, "messages")]
         return [object_at(source.document, "info") or source.document, *infos]
-    (row,) = query(source, "SELECT * FROM session WHERE id = ?", session.id)
+    row = read_row(source, session.id)
     infos = [object_at(parse_or_none(row["data"])) for row in query(source, MESSAGES, session.id)]
     columns = {name: row[column] for name, column in _OPENCODE_COLUMNS.items() if column in row}
     values = {name: parse_or_text(value) for name, value in columns.items() if value is not None}

@@ -337,10 +337,17 @@ def query(source: Source, sql: str, *values: str) -> list[Record]:
 def read_database(source: Source, id: str) -> Session:
     """Read one session of a database. Raises `FormatError`."""
     session = SessionBuilder(source, CLIENT, "anthropic")
-    row = query(source, "SELECT * FROM session WHERE id = ?", id)[0]
+    row = read_row(source, id)
     revert = _parse_object(row.get("revert") or "{}", id, session)
     messages = list(_messages(session, id))
     return build_session(session, {**row, "revert": revert}, messages)
+
+
+def read_row(source: Source, id: str) -> Record:
+    """Return the row of a session. Raises `FormatError` if it was deleted after it was listed."""
+    if rows := query(source, "SELECT * FROM session WHERE id = ?", id):
+        return rows[0]
+    raise FormatError(f"{source.path.name}: its session {id} has been deleted")
 
 
 def _messages(session: SessionBuilder, id: str) -> Iterator[StoredMessage]:
