@@ -5,6 +5,7 @@ import json
 from refold import check, session_files
 from refold.codecs.detect import open_payload
 from refold.messages import ToolCall
+from refold.session_files import read_value
 
 
 def read(entries):
@@ -83,3 +84,18 @@ def test_text_results_of_cline_become_tool_results_of_the_preceding_calls():
     assert contents[8][0]["tool_use_id"] == "c_read_file"
     assert contents[10][0]["text"].startswith("[read_file"), "nothing was called"
     assert not check(session.payload)
+
+
+def test_calls_are_rewritten_in_the_format_that_is_given_not_in_the_guessed_one():
+    call = {"type": "tool_use", "id": "a", "name": "ls", "input": {}}
+    entries = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": [call, {"type": "tool_call", "id": "b", "name": "ls"}]},
+        {"role": "user", "content": "[ls] Result:\na.py"},
+    ]
+    (guessed,) = read_value(entries)
+    assert guessed.format == "anthropic" and guessed.messages[2] != entries[2]
+    (session,) = read_value(entries, format="openai_chat")
+    written = {"id": "b", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    assert session.messages[1] == {**entries[1], "content": [call], "tool_calls": [written]}
+    assert (session.format, session.messages[2]) == ("openai_chat", entries[2])

@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from itertools import accumulate
 from pathlib import Path
@@ -114,15 +115,15 @@ def read_value(value: Any, name: str = "record", format: str = "") -> list[Sessi
 
 def _load(source: Source, format: str) -> Iterator[Session]:
     """Yield the sessions of a source, read as *format*, or as any format if that is empty."""
-    is_wire_format = format in FIELDS
-    client = plain.CLIENT if is_wire_format else format
-    readers = [reader for reader in READERS if client in ("", reader.client)]
+    readers = [reader for reader in READERS if format in ("", reader.client)]
+    if format in FIELDS:
+        wire_format = cast("Format", format)
+        readers = [replace(plain.READER, sessions=partial(plain.sessions, format=wire_format))]
     if not readers:
         names = ", ".join((*FIELDS, *(reader.client for reader in READERS)))
         raise FormatError(f"no format is called {format!r}; there are {names}")
     for stored in _list_sessions(source, readers):
-        session = stored.load()
-        yield replace(session, format=cast("Format", format)) if is_wire_format else session
+        yield stored.load()
 
 
 def has_session(path: Path, sample: Sequence[tuple[int, Any]]) -> bool:

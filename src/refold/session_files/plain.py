@@ -71,8 +71,8 @@ def mismatch(source: Source) -> str:
     return f"no object has one of {fields}, and of {len(objects)} only {entries} are messages"
 
 
-def sessions(source: Source) -> Sequence[StoredSession]:
-    """Return every conversation of the file; in a log, the latest main request last."""
+def sessions(source: Source, format: Format | None = None) -> Sequence[StoredSession]:
+    """Return every conversation, in a log the latest main request last; guess *format* if None."""
     problems, entries = list[Problem](), list[Entry]()
     requests, passed = list[tuple[bool, str, Record]](), 0
     if isinstance(source.document, list):
@@ -90,7 +90,7 @@ def sessions(source: Source) -> Sequence[StoredSession]:
     requests = requests or [(True, "", {"messages": entries})]
     requests.sort(key=lambda request: request[0])
     return [
-        StoredSession(line, partial(_read, source, line, request, problems))
+        StoredSession(line, partial(_read, source, line, request, problems, format))
         for _, line, request in requests
     ]
 
@@ -111,12 +111,14 @@ def _request(record: Record) -> Record | None:
     return None
 
 
-def _read(source: Source, line: str, request: Record, problems: Sequence[Problem]) -> Session:
+def _read(
+    source: Source, line: str, request: Record, problems: Sequence[Problem], format: Format | None
+) -> Session:
     field = next(name for name in FIELDS.values() if isinstance(request.get(name), list | str))
     value, body = request[field], without_keys(request, field)
     items = [{"role": "user", "content": value}] if isinstance(value, str) else value
     entries, id = list(objects_in(items)), line if source.document is None else ""
-    format = guess_format(body, entries, field)
+    format = format or guess_format(body, entries, field)
     session = SessionBuilder(source, CLIENT, format, id, body=body, messages=entries)
     session.problems += problems
     normalize_calls(session)
