@@ -258,6 +258,17 @@ def test_a_compressed_file_is_read_and_a_damaged_one_is_an_error(cold):
         transcripts.read_bytes(cold.read_bytes()[:9] + b"\xff" * 9)
 
 
+@pytest.mark.skipif(not CAN_UNZIP, reason="no module for zstd is installed")
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_compressed_file_is_listed_in_its_folder(cold, is_damaged):
+    data = cold.read_bytes()
+    path = cold.parent / ".codex/sessions/2026/01/01" / cold.name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data[:9] + b"\xff" * 9 if is_damaged else data)
+    (session,) = transcripts.discover(cold.parent, {})
+    assert (session.path, session.cwd) == (path, "" if is_damaged else META["cwd"])
+
+
 @pytest.mark.skipif(CAN_UNZIP, reason="a module for zstd is installed")
 def test_a_compressed_file_is_an_error_if_no_zstd_module_is_installed(cold):
     with pytest.raises(FormatError, match="pip install zstandard"):

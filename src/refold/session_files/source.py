@@ -378,16 +378,26 @@ def folder_name(path: Path) -> str:
 
 def cwd_under(*keys: str) -> Callable[[Path], str]:
     """Return a function that reads the first working directory found under *keys* in a line of a
-    file; empty if there is none in its first 64 lines and 16 MiB."""
+    file; empty if there is none in its first 64 lines and 16 MiB, or if it is compressed with zstd
+    and damaged, or no module for zstd is installed."""
+
+    def search(stream: BinaryIO) -> str:
+        head = b""
+        for size in HEAD_SIZES:
+            head += stream.read(size - len(head))
+            lines = islice(head.split(b"\n"), SAMPLE)
+            if cwd := first_text(map(parse_or_none, lines), *keys):
+                return cwd
+        return ""
 
     def find_cwd(path: Path) -> str:
-        with path.open("rb") as stream:
-            head = b""
-            for size in HEAD_SIZES:
-                head += stream.read(size - len(head))
-                lines = islice(head.split(b"\n"), SAMPLE)
-                if cwd := first_text(map(parse_or_none, lines), *keys):
-                    return cwd
+        with path.open("rb") as file:
+            if not file.peek(len(ZSTD)).startswith(ZSTD):
+                return search(file)
+            with suppress(FormatError):
+                zstd = load_zstd(path.name)
+                with suppress(zstd.ZstdError, EOFError, ValueError):
+                    return search(BufferedReader(_open_zstd(zstd, file)))
         return ""
 
     return find_cwd
