@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from math import isinf
 from typing import Any, NamedTuple
 
 from refold.errors import FormatError
@@ -41,7 +42,9 @@ _SHORT = 500
 
 
 def _number(text: str) -> int | float:
-    return _whole(float(text))  # type: ignore[no-any-return]
+    if isinf(number := float(text)):
+        raise ValueError("no float is as large")
+    return _whole(number)  # type: ignore[no-any-return]
 
 
 _load = json.JSONDecoder(strict=False, parse_float=_number).decode
@@ -58,7 +61,8 @@ def canonicalize(value: Any) -> str:
 
 
 def canonicalize_text(text: str) -> str:
-    """Return JSON *text* as canonical JSON, other text unchanged, and empty text as `{}`."""
+    """Return JSON *text* as canonical JSON, other text and JSON with a number beyond a float's range
+    unchanged, and empty text as `{}`."""
     if text in {"{}", ""}:
         return "{}"
     if len(text) < _SHORT and (short := _ONE_FIELD.fullmatch(text)):
