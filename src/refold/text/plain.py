@@ -21,7 +21,7 @@ from refold.messages import (
     ToolResult,
 )
 from refold.text.clip import one_line
-from refold.text.json_values import JsonObject, parse_or_text
+from refold.text.json_values import JsonObject, parse_or_text, text_at
 
 PATHS = (
     "file_path",
@@ -108,7 +108,7 @@ def arguments_of(call: ToolCall) -> JsonObject:
 def path_of(call: ToolCall) -> str:
     """Return the path of the file that a call names, or an empty string."""
     arguments = arguments_of(call)
-    return next((arguments[key] for key in PATHS if isinstance(arguments.get(key), str)), "")
+    return next(filter(None, (text_at(arguments, key) for key in PATHS)), "")
 
 
 def call_gist(call: ToolCall, size: int = 60) -> str:
