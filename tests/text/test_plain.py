@@ -2,11 +2,29 @@
 
 import json
 
+import pytest
+
 from refold.messages import ToolCall
-from refold.text.plain import path_of
+from refold.text.plain import is_outside, path_of
 
 
 def test_the_path_of_a_call_is_in_the_first_argument_that_is_not_empty():
     arguments = {"file_path": "", "path": "a.py", "filePath": 3}
     assert path_of(ToolCall("c1", "read", json.dumps(arguments))) == "a.py"
     assert path_of(ToolCall("c1", "read", '{"file_path": "", "path": null}')) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "is_expected"),
+    [
+        (r"C:\Users\me\AppData\Local\Temp\plan.md", True),
+        ("c:/Users/me/AppData/Local/Temp/plan.md", True),
+        (r"C:\Windows\Temp\a.py", True),
+        (r"D:\temp\a.py", True),
+        (r"C:\Users\me\pool\temp\a.py", False),
+        (r"C:\template\a.py", False),
+        ("temp/a.py", False),
+    ],
+)
+def test_temporary_folders_of_windows_are_outside_of_any_project(path, is_expected):
+    assert is_outside(path) == is_expected

@@ -123,7 +123,10 @@ def call_gist(call: ToolCall, size: int = 60) -> str:
 DEEPEST = 100
 """Maximum number of parent folders of a path that are read."""
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[/\\]")
-_OUTSIDE = re.compile(r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\.")
+_OUTSIDE = re.compile(
+    r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\."
+    r"|(?i:[a-z]:[/\\](?:(?:windows[/\\])?te?mp|users[/\\][^/\\]{1,99}[/\\]appdata[/\\]local[/\\]temp)[/\\])"
+)
 """Prefixes of paths outside of any project."""
 _EXTENSION = re.compile(r"[^.\d]\.\w{1,12}$|\d\.(?!x$)[A-Za-z]\w{0,11}$")
 _VENDORED = re.compile(
