@@ -5,7 +5,7 @@ import json
 import pytest
 
 from refold.messages import ToolCall
-from refold.text.plain import is_outside, path_of
+from refold.text.plain import is_outside, path_of, tab_line_numbers
 
 
 def test_the_path_of_a_call_is_in_the_first_argument_that_is_not_empty():
@@ -28,3 +28,9 @@ def test_the_path_of_a_call_is_in_the_first_argument_that_is_not_empty():
 )
 def test_temporary_folders_of_windows_are_outside_of_any_project(path, is_expected):
     assert is_outside(path) == is_expected
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_line_numbers_with_a_dot_get_a_tab_also_before_a_last_line_break(end):
+    assert tab_line_numbers(f"7. a\n8. \n9. b{end}") == f"7\ta\n8\t\n9\tb{end}"
+    assert tab_line_numbers(f"1. a\n2. b{end}") == f"1. a\n2. b{end}"

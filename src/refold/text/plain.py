@@ -531,7 +531,7 @@ def tab_line_numbers(text: str) -> str:
     line. The text stays if no line is empty: it may be a list, which has no empty items."""
     if not _DOTTED.match(text):
         return text
-    matches = [_DOTTED.match(row) for row in text.split("\n")]
+    matches = [_DOTTED.match(row) for row in text.rstrip("\n").split("\n")]
     numbers = [int(match[1]) for match in matches if match]
     is_whole = numbers == list(range(numbers[0], numbers[0] + len(matches)))
     has_empty = any(match and not match.string[match.end() :].strip() for match in matches)
