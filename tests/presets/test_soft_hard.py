@@ -516,6 +516,15 @@ def test_each_agent_and_each_conversation_has_compactions_of_its_own():
         )
 
 
+def test_ids_with_a_nul_are_conversations_of_their_own():
+    by, history = SoftHardCompactor(SMALL), talk(12)
+    names = [("a", "b\0c"), ("a\0b", "c"), ("a\0b\0c", None), ("a\0b\0c", "")]
+    by.compact(history, *names[0])
+    assert [len(by.history(history, *name)) for name in names] == [1, 0, 0, 0]
+    by.compact(history, *names[2])
+    assert [len(by.history(history, *name)) for name in names] == [1, 0, 1, 1]
+
+
 def test_the_dispatcher_answers_json_commands_with_json():
     """S2-32 S2-33 S2-34 S2-35 S2-36 S2-37: as an HTTP gateway would mount it. JavaScript's
     camelCase is accepted."""

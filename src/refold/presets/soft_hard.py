@@ -5,6 +5,7 @@ Names are those of the original system. The four commands, their dispatcher and 
 `refold.presets.soft_hard_commands`.
 """
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -412,7 +413,7 @@ class SoftHardCompactor:
             ask=self.model,
             count=self.count,
             format=self.format,
-            salt=f"{agent_id}\0{conversation_id or ''}",
+            salt=_salt(agent_id, conversation_id or ""),
             on_event=self.on_event,
             memory=memory,
         )
@@ -443,6 +444,14 @@ class SoftHardCompactor:
             tokens_after_compaction=view.tokens,
             memory_failure="; ".join(flush.reason for flush in flushes if flush.failed),
         )
+
+
+def _salt(agent_id: str, conversation_id: str) -> str:
+    """Return the salt of a conversation: the first NUL ends the agent's id. If that id has a NUL of
+    its own, the salt is JSON, which has none."""
+    if "\0" in agent_id:
+        return json.dumps([agent_id, conversation_id])
+    return f"{agent_id}\0{conversation_id}"
 
 
 def extract_memories(messages: Any) -> Sequence[Memory]:
