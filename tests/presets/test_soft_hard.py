@@ -419,6 +419,16 @@ def test_a_compaction_can_be_previewed_and_edited_before_it_is_accepted():
     )
 
 
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_memories_are_flushed_by_the_configuration_of_the_preview(is_flushed: bool):
+    by = SoftHardCompactor(
+        replace(SMALL, memory_flush_enabled=not is_flushed), memory=ProcessMemories()
+    )
+    preview = by.preview(talk(12), "agent", config={"memory_flush_enabled": is_flushed})
+    ((id, text),) = preview.summaries().items()
+    assert bool(by.accept(preview.amend(id, text[:-1]), "agent").flushed_memories) == is_flushed
+
+
 def test_a_message_that_the_scorer_rates_high_is_kept_word_for_word():
     """S2-52"""
     history = talk(12)

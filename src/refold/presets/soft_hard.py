@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from threading import Lock
 from typing import Any, Literal, TypedDict
+from weakref import WeakKeyDictionary
 
 from refold.budget.budget import Budget, Level
 from refold.budget.triggers import Never
@@ -288,6 +289,8 @@ class SoftHardCompactor:
         self.count, self.format, self.on_event = count, format, on_event
         self.prompt, self.instruction = prompt or PROMPT, instruction
         self._talks = Conversations() if conversations is None else conversations
+        self._previewed = WeakKeyDictionary[View, CompactionConfig]()
+        """Configuration of each preview, by the view before it, which amendments keep."""
 
     def resolve_config(self, config: Overrides = None) -> CompactionConfig:
         """Return the configuration with *config* applied, within the window. Raises ValueError."""
@@ -353,18 +356,21 @@ class SoftHardCompactor:
     ) -> Preview:
         """Return what `compact` would do, without saving (S2-51). `amend` changes its summary,
         `accept` saves it."""
-        talk = (agent_id, conversation_id)
+        settled, talk = self.resolve_config(config), (agent_id, conversation_id)
         originals = self._talks.full_history(talk, messages)
-        return self._compactor(self.resolve_config(config), *talk).preview(originals)
+        preview = self._compactor(settled, *talk).preview(originals)
+        self._previewed[preview.before] = settled
+        return preview
 
     def accept(
         self, preview: Preview, agent_id: str = "", conversation_id: str | None = None
     ) -> CompactionResult:
-        """Save exactly what *preview* shows. Memories are flushed first. No model is asked for a
-        summary."""
+        """Save exactly what *preview* shows. Memories are flushed first, if the configuration that
+        it was made with says so. No model is asked for a summary."""
         talk, before = (agent_id, conversation_id), preview.before
-        with self.memory.flushing(agent_id, self.config) as (memory, flushes):
-            view = self._compactor(self.config, *talk, memory=memory).accept(preview)
+        config = self._previewed.get(before, self.config)
+        with self.memory.flushing(agent_id, config) as (memory, flushes):
+            view = self._compactor(config, *talk, memory=memory).accept(preview)
         originals = before.revert().payload
         return self._result(talk, before.payload, originals, before.tokens, view, flushes)
 
