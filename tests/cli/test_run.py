@@ -169,6 +169,17 @@ def test_kimi_is_given_a_mirrored_config_directory_with_the_gateway_url(tmp_path
         lead("kimi", tmp_path, KIMI_CODE_HOME=str(tmp_path / "none"))
 
 
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_kimis_settings_may_have_single_quotes_and_a_byte_order_mark(
+    quote: str, tmp_path: Path
+) -> None:
+    text = f"\ufeff[providers.own]\nbase_url = {quote}{OWN}{quote}\nname = 'a'\n"
+    write(tmp_path / ".kimi-code/config.toml", text)
+    overlay, _ = lead("kimi", tmp_path)
+    expected = f"[providers.own]\nbase_url = \"{LED}\"\nname = 'a'\n"
+    assert overlay.files["config.toml"] == expected
+
+
 def test_an_environment_variable_makes_vibes_providers_use_the_gateway(tmp_path: Path) -> None:
     own = f'[[providers]]\nname = "own"\napi_base = "{OWN}"\napi_key_env_var = "KEY"\n'
     write(tmp_path / ".vibe/config.toml", own)

@@ -159,7 +159,7 @@ def parse_json(text: str, name: str) -> JsonObject:
 def read_toml(path: Path) -> JsonObject:
     """Return the content of a TOML file; empty if there is none. Raises ValueError."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return tomllib.loads(path.read_text(encoding="utf-8-sig")) if path.is_file() else {}
     except ValueError as error:
         raise ValueError(f"{path} is no TOML: {error}") from error
 
@@ -317,7 +317,9 @@ def _prepare_pi(start: LaunchContext) -> AgentSettings:
     )
 
 
-_BASE_URL = re.compile(r'^([ \t]*base_url[ \t]*=[ \t]*)"([^"\n]*)"', re.MULTILINE)
+_BASE_URL = re.compile(
+    r"""^([ \t]*base_url[ \t]*=[ \t]*)(["'])((?:(?!\2)[^\n])*)\2""", re.MULTILINE
+)
 
 
 def _prepare_kimi(start: LaunchContext) -> AgentSettings:
@@ -325,9 +327,9 @@ def _prepare_kimi(start: LaunchContext) -> AgentSettings:
     place = start.place("KIMI_CODE_HOME", ".kimi-code")
     path = place / "config.toml"
     read_toml(path)
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
     text, count = _BASE_URL.subn(
-        lambda found: f'{found[1]}"{start.routes.through(found[2])}"', text
+        lambda found: f'{found[1]}"{start.routes.through(found[3])}"', text
     )
     if not count:
         raise ValueError(f"{path} has no base_url: kimi login adds one")
