@@ -138,6 +138,23 @@ def test_opencode_providers_use_the_gateway_and_keep_the_users_settings(tmp_path
     assert "openai" not in given["provider"]
 
 
+def test_opencodes_base_url_may_be_in_an_environment_variable(tmp_path: Path) -> None:
+    provider = {"options": {"baseURL": "{env:OWN}/v1"}}
+    write(tmp_path / ".config/opencode/opencode.json", json.dumps({"provider": {"own": provider}}))
+    _, urls = lead("opencode", tmp_path, OWN="http://own.example")
+    assert list(urls.values()) == ["http://own.example/v1"]
+    with pytest.raises(ValueError, match="no base URL"):
+        lead("opencode", tmp_path)
+
+
+def test_opencodes_settings_in_the_project_override_the_users(tmp_path: Path) -> None:
+    for folder, url in ((".config/opencode", "http://a"), ("work/.opencode", OWN)):
+        provider = {"own": {"options": {"baseURL": url}}}
+        write(tmp_path / folder / "opencode.json", json.dumps({"provider": provider}))
+    _, urls = lead("opencode", tmp_path)
+    assert list(urls.values()) == [OWN]
+
+
 def test_opencodes_files_may_have_comments_and_trailing_commas(tmp_path: Path) -> None:
     text = (
         '\ufeff{ /* mine * */ "provider": {"own": {"options": {"baseURL": "OWN", }, /**/ }, }, // }'

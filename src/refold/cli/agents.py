@@ -263,7 +263,7 @@ def _prepare_opencode(start: LaunchContext) -> AgentSettings:
     urls = {name: _url_with_version(name) for name in sorted(logins | keys)}
     for document in (*map(read_json, _opencode_files(start)), content):
         for name, provider in objects(document.get("provider")):
-            own = dig(provider, "options", "baseURL")
+            own = _with_variables(dig(provider, "options", "baseURL"), start.environment)
             if url := own or (name in PROVIDERS and _url_with_version(name)):
                 urls[name] = url
     if not urls:
@@ -276,6 +276,17 @@ def _prepare_opencode(start: LaunchContext) -> AgentSettings:
     return AgentSettings({"OPENCODE_CONFIG_CONTENT": json.dumps(content)})
 
 
+_ENV = re.compile(r"\{env:([^}\n]+)\}")
+"""OpenCode's reference to an environment variable."""
+
+
+def _with_variables(value: Any, environment: Mapping[str, str]) -> Any:
+    """Return a string of OpenCode's settings with the values of variables; others unchanged."""
+    if not isinstance(value, str):
+        return value
+    return _ENV.sub(lambda found: environment.get(found[1].strip(), ""), value)
+
+
 def _opencode_files(start: LaunchContext) -> Iterator[Path]:
     """Yield OpenCode's configuration files. Later ones override earlier ones."""
     config = start.place("XDG_CONFIG_HOME", ".config") / "opencode"
@@ -283,7 +294,8 @@ def _opencode_files(start: LaunchContext) -> Iterator[Path]:
         yield config / name
     if path := start.environment.get("OPENCODE_CONFIG"):
         yield Path(path)
-    for folder in reversed((start.directory, *start.directory.parents)):
+    folders = (start.directory, *start.directory.parents)[::-1]
+    for folder in (*folders, *(folder / ".opencode" for folder in folders)):
         yield folder / "opencode.json"
         yield folder / "opencode.jsonc"
 
