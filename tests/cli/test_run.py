@@ -46,13 +46,13 @@ def write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def lead(name: str, home: Path, **environment: str):
+def lead(name: str, home: Path, *arguments: str, **environment: str):
     """Return the settings of an agent, and the routes of its gateway."""
     agent = find_agent(name)
     assert agent is not None
     routes = Routes(GATEWAY)
     (home / "work").mkdir(exist_ok=True)
-    start = LaunchContext(environment, home, home / "work", home / "session", routes)
+    start = LaunchContext(environment, home, home / "work", home / "session", routes, arguments)
     return agent.prepare(start), routes.urls
 
 
@@ -119,6 +119,32 @@ def test_codex_is_given_the_gateway_url_as_an_option_of_its_provider(
     overlay, urls = lead("codex", tmp_path)
     ((name, led),) = urls.items()
     assert led == url and overlay.arguments == ("-c", f'{key}="{GATEWAY}/{name}"')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["--profile", "p"], "own"),
+        (["exec", "-p", "p", "Go."], "own"),
+        (["--profile=p"], "own"),
+        (["-c", 'model_provider="own"'], "own"),
+        (["--config=model_provider=own"], "own"),
+        (["-c", "profile='p'"], "own"),
+        (["-c", 'profile="p"', "--profile", "q"], "other"),
+        (["exec", "--", "--profile", "p"], "other"),
+        ([], "other"),
+    ],
+)
+def test_codex_is_led_where_its_arguments_say(
+    arguments: list[str], name: str, tmp_path: Path
+) -> None:
+    profiles = '[profiles.p]\nmodel_provider = "own"\n[profiles.q]\n'
+    urls = (
+        f'[model_providers.own]\nbase_url = "{OWN}"\n[model_providers.other]\nbase_url = "http://o"'
+    )
+    write(tmp_path / ".codex/config.toml", f'model_provider = "other"\n{profiles}{urls}')
+    overlay, _ = lead("codex", tmp_path, *arguments)
+    assert overlay.arguments[1].startswith(f"model_providers.{name}.base_url=")
 
 
 def test_opencode_providers_use_the_gateway_and_keep_the_users_settings(tmp_path: Path) -> None:

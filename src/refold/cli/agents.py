@@ -100,6 +100,8 @@ class LaunchContext:
     folder: Path
     """Temporary folder for files of this session."""
     routes: Routes
+    arguments: Sequence[str] = ()
+    """The user's arguments for the agent."""
 
     def first_variable(self, names: Iterable[str], default: str) -> str:
         """Return the value of the first of these variables that is not empty, or *default*."""
@@ -225,7 +227,11 @@ def _prepare_codex(start: LaunchContext) -> AgentSettings:
     Other providers have theirs in config.toml."""
     place = start.place("CODEX_HOME", ".codex")
     config = read_toml(place / "config.toml")
-    profile = object_at(config, "profiles", text_at(config, "profile"))
+    for setting in _option_values(start.arguments, "-c", "--config"):
+        key, _, value = setting.partition("=")
+        config[key.strip()] = value.strip().strip("\"'")  # only names are read, at the top level
+    named = [text_at(config, "profile"), *_option_values(start.arguments, "-p", "--profile")]
+    profile = object_at(config, "profiles", named[-1])
     name = text_at(profile, "model_provider") or text_at(config, "model_provider") or "openai"
     if url := dig(config, "model_providers", name, "base_url"):
         key = f"model_providers.{name}.base_url"
@@ -237,6 +243,16 @@ def _prepare_codex(start: LaunchContext) -> AgentSettings:
     else:
         raise ValueError(f"config.toml has no base_url for the provider {name!r} of Codex")
     return AgentSettings(arguments=("-c", f"{key}={json.dumps(start.routes.through(url))}"))
+
+
+def _option_values(arguments: Sequence[str], *names: str) -> Iterator[str]:
+    """Yield the values of an option, which follow its name or `=`."""
+    for word, following in zip(arguments, (*arguments, "")[1:], strict=True):
+        if word == "--":
+            return
+        name, equals, value = word.partition("=")
+        if name in names:
+            yield value if equals else following
 
 
 def _prepare_gemini(start: LaunchContext) -> AgentSettings:

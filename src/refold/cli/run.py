@@ -378,7 +378,7 @@ def _run(agent: Agent, arguments: Sequence[str], options: Options, folder: Path)
     routes = Routes(own.url) if own else Routes((options.url or "").rstrip("/"), is_shared=True)
     with closing(own) if own else nullcontext():
         try:
-            overlay = _prepare(agent, routes, folder)
+            overlay = _prepare(agent, routes, folder, arguments)
         except (ValueError, OSError) as error:
             raise click.UsageError(f"{agent.name}: {error}") from error
         words = [agent.program, *overlay.arguments, *arguments]
@@ -423,9 +423,10 @@ def _listen(data: Path, port: int) -> SessionGateway:
         return SessionGateway(data, 0)
 
 
-def _prepare(agent: Agent, routes: Routes, folder: Path) -> AgentSettings:
+def _prepare(agent: Agent, routes: Routes, folder: Path, arguments: Sequence[str]) -> AgentSettings:
     """Return the command's settings and write its files. Raises ValueError, OSError."""
-    overlay = agent.prepare(LaunchContext(os.environ, Path.home(), Path.cwd(), folder, routes))
+    places = Path.home(), Path.cwd(), folder
+    overlay = agent.prepare(LaunchContext(os.environ, *places, routes, arguments))
     for name, content in overlay.files.items():
         (folder / name).write_text(content, encoding="utf-8")
     if overlay.mirrored is not None and overlay.mirrored.is_dir():
