@@ -197,6 +197,14 @@ def test_tool_results_are_not_counted_as_text_of_people(file) -> None:
     assert results <= tokens["tools"] and tokens["people"] < results / 10
 
 
+def test_stats_add_up_if_two_messages_of_a_summary_are_sent_as_one(tmp_path) -> None:
+    file = tmp_path / "session.json"
+    file.write_text(json.dumps(demo_session(12)), "utf-8")
+    refold("compact", file, "--to", "10k")
+    session = refold("stats", file, "--json").json["sessions"][0]
+    assert sum(row["tokens"] for row in session["by_speaker"]) == session["tokens"]["sent"]
+
+
 def test_stats_add_up(file) -> None:
     session = refold("stats", file, "--json").json["sessions"][0]
     assert (

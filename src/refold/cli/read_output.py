@@ -305,9 +305,9 @@ def _count_speakers(view: View, shares: Breakdown) -> dict[str, int]:
     """Return tokens by speaker. Text of people is separated from tool results that clients send in
     the same role. The total is that of the roles."""
     counts, count = Tally[str](), part_counter(view.profile.count)
-    messages = [message for item in view.iter_items() for message in item.messages]
-    rows = zip(messages, shares.messages, segment_messages(messages), strict=True)
-    for message, size, spoken in rows:
+    messages = [message for item in view.iter_items() for message in item.messages]  # not joined
+    segmented = segment_messages(messages)
+    for message, size, spoken in zip(messages, shares.messages, segmented, strict=True):
         if message.role not in ("assistant", "system"):
             texts = Tally[str]()
             for segment in spoken:
