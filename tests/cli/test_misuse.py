@@ -430,3 +430,12 @@ def test_broken_json_of_one_line_is_reported_as_neither_json_nor_jsonl(tmp_path)
     (tmp_path / "s.json").write_text("hello")
     with pytest.raises(FormatError, match=r"neither JSON nor lines of JSON \(line 1: "):
         read(tmp_path / "s.json")
+
+
+@pytest.mark.parametrize(
+    "choice", [["--last"], ["--project", "."], ["session.json", "--all"], ["5f3a"]]
+)
+def test_a_session_of_a_file_needs_that_file(file, monkeypatch, choice) -> None:
+    monkeypatch.chdir(file.parent)
+    done = refold("stats", *choice, "--session", "x")
+    assert (done.code, "--session names" in done.err) == (2, True), done.err

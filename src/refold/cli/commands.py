@@ -154,7 +154,7 @@ def pick() -> int:
     if choice is None:
         return 0
     (command, *options), file = choice
-    which = ["--session", file.id] if file.id else []
+    which = ["--session", file.id] if file.id and file.client != sessions.GATEWAY else []
     return run([command, str(file.path), *which, *options])
 
 

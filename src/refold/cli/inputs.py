@@ -64,6 +64,10 @@ class Inputs:
                 else NO_SESSION
             )
             raise click.UsageError(problem)
+        if self.id and (is_chosen or self.every):
+            raise click.UsageError(
+                "--session names a session of a file: not with --last, --project or --all"
+            )
         if "" in self.paths:  # otherwise it would be the current directory with all below it
             raise click.UsageError("an empty name is no session: give a file or an id")
         self.protect(self.store, [path for path in self.paths if path != "-"])
@@ -177,6 +181,10 @@ class Inputs:
 
     def _targets_in(self, path: str) -> Sequence["Target"]:
         if _may_be_id(path):
+            if self.id:
+                raise click.UsageError(
+                    f"{path} is no file: --session names one of a file's sessions"
+                )
             session = find_on_machine(path, self.gateway_store)
             return [_target_of(session)._replace(typed=path)]
         if not Path(path).is_dir():

@@ -326,9 +326,10 @@ class Options:
 
     def check(self) -> None:
         """Raise `click.UsageError` for conflicting options and for missing files or packages."""
-        if self.url and (self.shadow or self.store or self.config):
+        if self.url and (self.shadow or self.store or self.config or self.port):
             raise click.UsageError(
-                "--shadow, --store and --config are for a gateway that is started: not with --gateway"
+                "--shadow, --port, --store and --config are for a gateway that is started: "
+                "not with --gateway"
             )
         if self.config:
             _check_config(self.config)
