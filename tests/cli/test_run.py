@@ -658,6 +658,7 @@ def test_ctrl_c_before_the_command_runs_prints_no_traceback(tmp_path: Path) -> N
         (["--config", "none.toml", "true"], 2, "--config none.toml: there is no such file"),
         (["--config", "bad.toml", "true"], 2, "--config bad.toml: x: unknown"),
         (["--gateway", "http://127.0.0.1:1", "true"], 2, "no gateway of Refold answers at http://127.0.0.1:1"),
+        (["--gateway", "localhost:8484", "true"], 2, "--gateway localhost:8484: an address begins with http:// or https://"),
         (["--gateway", GATEWAY, "--shadow", "true"], 2, "--shadow, --port, --store and --config"),
         (["--gateway", GATEWAY, "--port", "8484", "true"], 2, "--shadow, --port, --store and --config"),
         (["codex"], 127, "codex is not installed; npm install -g @openai/codex installs it"),

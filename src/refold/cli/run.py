@@ -331,6 +331,10 @@ class Options:
                 "--shadow, --port, --store and --config are for a gateway that is started: "
                 "not with --gateway"
             )
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise click.UsageError(
+                f"--gateway {self.url}: an address begins with http:// or https://"
+            )
         if self.config:
             _check_config(self.config)
         if self.url and not self.only_print:
