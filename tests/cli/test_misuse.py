@@ -439,3 +439,9 @@ def test_a_session_of_a_file_needs_that_file(file, monkeypatch, choice) -> None:
     monkeypatch.chdir(file.parent)
     done = refold("stats", *choice, "--session", "x")
     assert (done.code, "--session names" in done.err) == (2, True), done.err
+
+
+@pytest.mark.parametrize(("word", "hint"), [("stat", " Did you mean stats?"), ("xyzzy", "")])
+def test_a_mistyped_command_is_answered_with_one_like_it(word, hint) -> None:
+    done = refold(word)
+    assert (done.code, done.err) == (2, f"refold: No such command '{word}'.{hint}\n")

@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 class _Commands(click.Group):
-    """The command group. A file in place of a command gets a hint."""
+    """The command group. A file or a mistyped name in place of a command gets a hint."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -70,7 +71,12 @@ class _Commands(click.Group):
             raise click.UsageError(
                 f"{args[0]} is no command; refold stats {name} shows where its tokens are"
             )
-        return super().resolve_command(ctx, args)
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            like = get_close_matches(args[0], self.commands, 1)
+            hint = f" Did you mean {like[0]}?" if like else ""
+            raise click.UsageError(f"{error.message}{hint}") from error
 
 
 @click.group(
