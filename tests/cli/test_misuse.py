@@ -445,3 +445,11 @@ def test_a_session_of_a_file_needs_that_file(file, monkeypatch, choice) -> None:
 def test_a_mistyped_command_is_answered_with_one_like_it(word, hint) -> None:
     done = refold(word)
     assert (done.code, done.err) == (2, f"refold: No such command '{word}'.{hint}\n")
+
+
+def test_what_is_no_session_in_a_directory_is_said_in_a_sentence(folder) -> None:
+    (folder / "notes.json").write_text('{"a": 1}')
+    (folder / "empty.json").write_text("")
+    done = refold("stats", folder)
+    assert f"refold: {folder}/notes.json is no session file that Refold knows." in done.err
+    assert f"refold: {folder}/empty.json: the file is empty; skipped" in done.err

@@ -198,9 +198,11 @@ class Inputs:
 
     def _skip(self, path: str, error: Exception) -> None:
         name = Path(path).name
-        why = self._explain(error).removeprefix(f"{name}: ").removeprefix(f"{name} ")
+        text = self._explain(error)
+        is_sentence = text.startswith(f"{name} ")  # its subject is the file
+        why = text.removeprefix(f"{name} " if is_sentence else f"{name}: ")
         self.skipped.append({"path": path, "reason": why})
-        terminal.warn(f"{path}: {why}; skipped")
+        terminal.warn(f"{path} {why}; skipped" if is_sentence else f"{path}: {why}; skipped")
 
     def _explain(self, error: Exception, client: str = "") -> str:
         """Return why a file cannot be read, with the formats tried only if *why* is set."""
