@@ -453,3 +453,10 @@ def test_what_is_no_session_in_a_directory_is_said_in_a_sentence(folder) -> None
     done = refold("stats", folder)
     assert f"refold: {folder}/notes.json is no session file that Refold knows." in done.err
     assert f"refold: {folder}/empty.json: the file is empty; skipped" in done.err
+
+
+def test_an_export_of_a_list_of_messages_names_the_clients_that_have_one(file) -> None:
+    done = refold("export", file)
+    clients = "Claude Code, Codex, pi, OpenCode"
+    said = f"only sessions of {clients} are written, no lists of messages"
+    assert (done.code, done.err) == (2, f"refold: {file}: {said}\n")

@@ -67,6 +67,7 @@ from refold.session_files.edited import (
     undo_edits,
 )
 from refold.session_files.export import CLIENTS, Exported, export_session, find_form
+from refold.session_files.source import NAMES
 
 # --- refold compact -------------------------------------------------------------------------------
 
@@ -297,7 +298,10 @@ def write_exported(edited: EditedSession) -> Exported:
     written, OSError."""
     session, payload = edited.session, edited.view.payload
     if not isinstance(payload, dict):  # the bytes of a request, of no client
-        raise FormatError(f"{edited.name}: a request is no session of a client")
+        names = ", ".join(NAMES.get(client, client) for client in CLIENTS)
+        raise FormatError(
+            f"{edited.name}: only sessions of {names} are written, no lists of messages"
+        )
     entries, now = payload[FIELDS[session.format]], datetime.now(UTC)
     return export_session(session, entries, now, Path.home())
 
