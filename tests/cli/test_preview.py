@@ -317,6 +317,15 @@ def test_an_unchanged_summary_is_kept_as_it_is(file, editor) -> None:
     assert not any("amended" in row["reason"] for row in rows(file))
 
 
+def test_who_amended_a_summary_twice_is_named_once(file, editor) -> None:
+    editor("'Mine. Never touch migrations/.'")
+    refold("compact", file, "--to", "10k", "--preview", "--edit", "--actor", "mika")
+    editor("'Mine, again. Never touch migrations/.'")
+    assert refold("accept", file, "--edit", "--actor", "mika").code == 0
+    reasons = [row["reason"] for row in rows(file)]
+    assert max(reason.count("amended by mika") for reason in reasons) == 1
+
+
 @pytest.mark.parametrize("body", ["''", "' \\n\\n'"])
 def test_an_empty_summary_saves_no_edit_and_keeps_the_draft(body, file, editor) -> None:
     preview(file)

@@ -479,10 +479,10 @@ def amend_summary(preview: Preview, id: str, text: str, actor: str) -> Preview:
     """Return *preview* with *text* as the summary of edit *id*. The reason of the edit's attempt
     names *actor*. Raises `EditError`."""
     amended, edit = preview.amend(id, text), preview.view.find(id)
-    attempts = list(preview.attempts)
+    attempts, note = list(preview.attempts), f"amended by {actor}"
     for at, attempt in enumerate(attempts):
-        if attempt.by == edit.by:
-            reason = "; ".join(filter(None, (attempt.reason, f"amended by {actor}")))
+        if attempt.by == edit.by and note not in attempt.reason.split("; "):
+            reason = "; ".join(filter(None, (attempt.reason, note)))
             attempts[at] = replace(attempt, reason=reason)
     return replace(amended, view=replace(amended.view, attempts=tuple(attempts)))
 
