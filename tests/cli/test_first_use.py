@@ -191,6 +191,11 @@ def test_a_reserve_that_leaves_no_tokens_is_reported(file) -> None:
     assert done.code == 2 and "the reserve for an answer (64,000) leaves 0" in done.err
 
 
+def test_a_reserve_may_be_nothing(file) -> None:
+    out = file.parent / "out.jsonl"
+    assert refold("unroll", file, "-o", out, "--reserve", "0").code == 0 and out.exists()
+
+
 def test_a_session_without_tool_calls_has_no_tool_tokens(tmp_path) -> None:
     """The overhead of messages once counted as tool results."""
     file = tmp_path / "a.json"

@@ -44,7 +44,7 @@ FORMATS = tuple(dict.fromkeys((*FIELDS, *(reader.client for reader in READERS)))
     "--reserve",
     "N",
     "Keep N tokens free for an answer. Default: an eighth of --to.",
-    type=token_count,
+    type=lambda value: 0 if value.strip() == "0" else token_count(value),
 )
 @option(
     "--strategy strategies",
