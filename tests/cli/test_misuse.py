@@ -460,3 +460,13 @@ def test_an_export_of_a_list_of_messages_names_the_clients_that_have_one(file) -
     clients = "Claude Code, Codex, pi, OpenCode"
     said = f"only sessions of {clients} are written, no lists of messages"
     assert (done.code, done.err) == (2, f"refold: {file}: {said}\n")
+
+
+def test_a_file_that_is_named_twice_counts_once(folder, monkeypatch) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "b.json").write_text(json.dumps(demo_session(3)))
+    names = ["b.json", ".", "a.json", folder / "b.json"]
+    paths = [row["path"] for row in refold("stats", *names, "--json").json["sessions"]]
+    assert paths == ["b.json", "a.json"]
+    done = refold("unroll", *names, "-o", folder.parent / "rows.jsonl", "--json")
+    assert done.json["sessions"] == 2

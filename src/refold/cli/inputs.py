@@ -173,11 +173,14 @@ class Inputs:
 
     @cached_property
     def targets(self) -> Sequence["Target"]:
-        """The selected sessions. Raises `FormatError`."""
+        """The selected sessions, each once. Raises `FormatError`."""
         if not self.paths:
             chosen = choose_on_machine(self.project, self.gateway_store, last=self.last)
             return list(map(_target_of, chosen))
-        return [target for path in self.paths for target in self._targets_in(path)]
+        targets = dict[tuple[Path, str], Target]()
+        for target in (target for path in self.paths for target in self._targets_in(path)):
+            targets.setdefault(target.key, target)
+        return list(targets.values())
 
     def _targets_in(self, path: str) -> Sequence["Target"]:
         if _may_be_id(path):
@@ -246,6 +249,11 @@ class Target(NamedTuple):
     """Client, if known."""
     typed: str = ""
     """Name typed on the command line; empty if it is the file."""
+
+    @property
+    def key(self) -> tuple[Path, str]:
+        """File and id, the same however the file is named."""
+        return Path(self.path).resolve(), self.id
 
 
 def _target_of(session: FoundSession) -> Target:

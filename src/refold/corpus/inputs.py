@@ -191,19 +191,20 @@ class Chunk(NamedTuple):
 
 
 def list_inputs(paths: Iterable[str]) -> list[Path]:
-    """Return the files that *paths* (files, directories, patterns) name, sorted within each path. A
-    directory of OpenHands' events counts as one file.
+    """Return the files that *paths* (files, directories, patterns) name, sorted within each path,
+    each once. A directory of OpenHands' events counts as one file.
 
     Raises `FormatError` for a path that matches nothing.
     """
-    files = list[Path]()
+    files = dict[Path, Path]()
     for path in paths:
         places = [path] if Path(path).exists() else sorted(glob(path, recursive=True))  # noqa: PTH207 - may be absolute
         below = [file for place in places for file in _files_in(Path(place))]
         if not below:
             raise FormatError(f"{path}: no such file, and no data below or like it")
-        files += below
-    return files
+        for file in below:
+            files.setdefault(file.resolve(), file)
+    return list(files.values())
 
 
 def _files_in(place: Path) -> list[Path]:
