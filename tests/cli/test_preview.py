@@ -4,12 +4,14 @@ import json
 import re
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 
 import pytest
 
 from refold import Budget, Compactor, SidecarStore
 from refold.cli.compaction import read_drafts
+from refold.corpus.output import lock
 from refold.edits import Edit
 from refold.errors import StoreError
 from refold.session_files import demo_session
@@ -224,6 +226,21 @@ def test_drafts_of_several_sessions_share_a_store(tmp_path) -> None:
     accepted = refold("accept", tmp_path, "--store", store, "--json").json["sessions"]
     assert [session["path"] for session in accepted] == [str(tmp_path / "30.json")]
     assert not (tmp_path / "edits.db.refold-draft").exists()
+
+
+def test_a_preview_waits_for_another_that_writes_its_draft_into_the_same_store(tmp_path) -> None:
+    file, store = tmp_path / "session.json", tmp_path / "edits.db"
+    file.write_text(json.dumps(demo_session(12)))
+    drafts = tmp_path / "edits.db.refold-draft"
+    words = ["compact", file, "--to", "10k", "--preview", "--store", store]
+    with ThreadPoolExecutor() as threads:
+        with lock(drafts):
+            done = threads.submit(refold, *words)
+            wait([done], timeout=2)
+            assert not (done.done() or drafts.exists())
+        assert done.result().code == 0
+    assert len(read_drafts(drafts)) == 1
+    assert not drafts.with_name(f"{drafts.name}.lock").exists()
 
 
 def test_a_session_and_its_continuation_have_separate_drafts(tmp_path) -> None:

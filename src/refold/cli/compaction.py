@@ -9,7 +9,7 @@ content of the conversation.
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from refold.compactor.settings import parse_strategy
 from refold.core.strategy import Strategy, is_local
 from refold.core.view import View
 from refold.core.view_lines import Saving, tokens_saved
+from refold.corpus.output import lock
 from refold.edits import Attempt, Edit
 from refold.errors import EditError, RefoldError, StoreError
 from refold.models.driver import Asker
@@ -268,6 +269,8 @@ def _local_saving(before: View, strategy: Strategy, new: set[str]) -> Saving:
 
 SUFFIX = ".refold-draft"
 """Not `.jsonl`: agents take every `*.jsonl` in their folders for a session."""
+LOCK_SECONDS = 10.0
+"""Seconds to wait for another process that changes the same drafts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,12 +348,13 @@ def write_draft(edited: EditedSession, preview: Preview) -> Path:
         raise StoreError(f"{edited.name}: there is no place for a draft; name a store")
     tip, base = edited.view.transcript.tips[-1], tuple(edit.id for edit in edited.view.edits)
     draft = Draft(tip, _session_key(edited), base, preview.edits, preview.attempts)
-    rest = [
-        entry
-        for entry in read_drafts(path)
-        if entry.session != draft.session and entry.tip != draft.tip
-    ]
-    _write_drafts(path, [*rest, draft])
+    with _locked(path):
+        rest = [
+            entry
+            for entry in read_drafts(path)
+            if entry.session != draft.session and entry.tip != draft.tip
+        ]
+        _write_drafts(path, [*rest, draft])
     return path
 
 
@@ -360,10 +364,13 @@ def delete_draft(edited: EditedSession) -> bool:
     Raises `StoreError`.
     """
     path = draft_path(edited)
-    drafts = read_drafts(path)
-    gone = _find_match(edited, drafts)
-    if path and gone:
-        _write_drafts(path, [draft for draft in drafts if draft != gone])
+    if path is None or not path.exists():
+        return False
+    with _locked(path):
+        drafts = read_drafts(path)
+        gone = _find_match(edited, drafts)
+        if gone:
+            _write_drafts(path, [draft for draft in drafts if draft != gone])
     return gone is not None
 
 
@@ -417,6 +424,17 @@ def _read_draft(line: bytes) -> Draft:
 def _dump_draft(draft: Draft) -> bytes:
     value = {**asdict(draft), "edits": [edit_fields(edit) for edit in draft.edits]}
     return dump({"refold": FORMAT, "draft": value}).encode() + b"\n"
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes from changing a file of drafts during the block. Raises `StoreError`,
+    `RefoldError` if another one does so for long."""
+    try:
+        with lock(path, LOCK_SECONDS):
+            yield
+    except OSError as error:
+        raise StoreError(f"{path}: cannot write: {error.strerror or error}") from error
 
 
 def _write_drafts(path: Path, drafts: Sequence[Draft]) -> None:

@@ -14,7 +14,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from shutil import copyfileobj, rmtree
@@ -63,21 +63,34 @@ def explain_write_error(path: Path) -> Iterator[None]:
         ) from error
 
 
+def _inode(place: Path) -> int:
+    with suppress(FileNotFoundError):
+        return place.stat().st_ino
+    return 0
+
+
 @contextmanager
-def lock(path: Path) -> Iterator[None]:
-    """Lock *path* against other processes during the block. Raises `RefoldError` if it is locked,
-    OSError.
+def lock(path: Path, seconds: float = 0.0) -> Iterator[None]:
+    """Lock *path* against other processes during the block. Raises `RefoldError` if it is still
+    locked after these *seconds*, OSError.
 
     SQLite's lock works on every system and ends with the process.
     """
     place = path.with_name(f"{path.name}.lock")
-    place.touch()
-    with closing(sqlite3.connect(place, timeout=0, isolation_level=None)) as holder:
-        try:
-            holder.execute("PRAGMA journal_mode = OFF")
-            holder.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            raise RefoldError(f"{path}: another run writes it now") from error
+    with ExitStack() as holders:
+        is_held = False
+        while not is_held:
+            place.touch()
+            number = _inode(place)
+            holder = sqlite3.connect(place, timeout=seconds, isolation_level=None)
+            holders.enter_context(closing(holder))
+            try:
+                holder.execute("PRAGMA journal_mode = OFF")
+                holder.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError as error:
+                raise RefoldError(f"{path}: another run writes it now") from error
+            # The run that had the lock has deleted its file meanwhile: a third may lock another.
+            is_held = _inode(place) == number != 0
         try:
             yield
         finally:
