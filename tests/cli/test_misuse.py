@@ -458,8 +458,8 @@ def test_what_is_no_session_in_a_directory_is_said_in_a_sentence(folder) -> None
 def test_an_export_of_a_list_of_messages_names_the_clients_that_have_one(file) -> None:
     done = refold("export", file)
     clients = "Claude Code, Codex, pi, OpenCode"
-    said = f"only sessions of {clients} are written, no lists of messages"
-    assert (done.code, done.err) == (2, f"refold: {file}: {said}\n")
+    reason = f"only sessions of {clients} are written, no lists of messages"
+    assert (done.code, done.err) == (2, f"refold: {file}: {reason}\n")
 
 
 def test_a_file_that_is_named_twice_counts_once(folder, monkeypatch) -> None:

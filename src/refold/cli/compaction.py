@@ -348,7 +348,7 @@ def write_draft(edited: EditedSession, preview: Preview) -> Path:
         raise StoreError(f"{edited.name}: there is no place for a draft; name a store")
     tip, base = edited.view.transcript.tips[-1], tuple(edit.id for edit in edited.view.edits)
     draft = Draft(tip, _session_key(edited), base, preview.edits, preview.attempts)
-    with _locked(path):
+    with _lock_drafts(path):
         rest = [
             entry
             for entry in read_drafts(path)
@@ -366,7 +366,7 @@ def delete_draft(edited: EditedSession) -> bool:
     path = draft_path(edited)
     if path is None or not path.exists():
         return False
-    with _locked(path):
+    with _lock_drafts(path):
         drafts = read_drafts(path)
         gone = _find_match(edited, drafts)
         if gone:
@@ -427,7 +427,7 @@ def _dump_draft(draft: Draft) -> bytes:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _lock_drafts(path: Path) -> Iterator[None]:
     """Keep other processes from changing a file of drafts during the block. Raises `StoreError`,
     `RefoldError` if another one does so for long."""
     try:

@@ -239,7 +239,8 @@ def _sum(usages: Sequence[Usage]) -> Usage | None:
         return usages[0] if usages else None
     figures = ((u.input, u.output, u.cached, u.written, u.calls) for u in usages)
     hours = [usage.hour for usage in usages if usage.hour is not None]
-    return Usage(*map(sum, zip(*figures, strict=True)), hour=sum(hours) if hours else None)
+    total = Usage(*map(sum, zip(*figures, strict=True)))
+    return replace(total, hour=sum(hours) if hours else None)
 
 
 async def _call_in_time(call: ModelCall, ask: Ask) -> Answer | None:

@@ -61,8 +61,8 @@ def canonicalize(value: Any) -> str:
 
 
 def canonicalize_text(text: str) -> str:
-    """Return JSON *text* as canonical JSON, other text and JSON with a number beyond a float's range
-    unchanged, and empty text as `{}`."""
+    """Return JSON *text* as canonical JSON, empty text as `{}`, and other text unchanged, also
+    JSON with a number that no float can hold."""
     if text in {"{}", ""}:
         return "{}"
     if len(text) < _SHORT and (short := _ONE_FIELD.fullmatch(text)):
