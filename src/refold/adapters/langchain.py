@@ -95,8 +95,11 @@ system = no_system
 
 
 def is_system(item: Wire) -> bool:
-    """Return whether *item* is a system message."""
-    return isinstance(item, BaseMessage) and role_of(item) == "system"
+    """Return whether *item* is a system message, in any form that LangChain accepts."""
+    try:
+        return role_of(as_message(item)) == "system"
+    except FormatError:
+        return False
 
 
 def tools(body: Body) -> list[Any]:
@@ -496,9 +499,18 @@ def usage_of(message: AIMessage) -> Usage | None:
     used = message.usage_metadata
     if not used:
         return None
-    details = used.get("input_token_details") or {}
+    details: Mapping[str, Any] = used.get("input_token_details") or {}
+    # If langchain-anthropic has the tokens by duration, its `cache_creation` is zero.
+    minutes, hour = (details.get(f"ephemeral_{term}_input_tokens") or 0 for term in ("5m", "1h"))
     cached, written = details.get("cache_read") or 0, details.get("cache_creation") or 0
-    return Usage(used["input_tokens"], used["output_tokens"], cached, written)
+    is_split = bool(minutes or hour)
+    return Usage(
+        used["input_tokens"],
+        used["output_tokens"],
+        cached,
+        minutes + hour if is_split else written,
+        hour=hour if is_split else None,
+    )
 
 
 __all__ = [
