@@ -5,7 +5,8 @@ from langchain_core.messages import AIMessage
 
 from refold import Budget, Compactor
 from refold.adapters import langchain
-from refold.adapters.langchain import usage_of
+from refold.adapters.langchain import decode, patch, usage_of
+from refold.messages import Message, Text, ToolCall
 from refold.strategies import Summarize
 from refold.tokens.usage import Usage
 
@@ -32,3 +33,24 @@ def test_tokens_written_to_a_cache_are_counted_by_duration_as_anthropics_package
     assert usage_of(answer) == Usage(1_010, 5, cached=100, written=900, hour=200)
     answer = AIMessage("", usage_metadata={**COUNTS, "input_token_details": {"cache_creation": 9}})
     assert usage_of(answer) == Usage(1_010, 5, written=9)
+
+
+def test_a_block_that_repeats_a_call_without_json_stays_with_it():
+    bad = {
+        "type": "invalid_tool_call",
+        "id": "c1",
+        "name": "read",
+        "args": '{"path": ',
+        "error": "",
+    }
+    block = {"type": "function_call", "call_id": "c1", "name": "read", "arguments": '{"path": '}
+    answer = AIMessage([{"type": "text", "text": "a" * 99}, block], invalid_tool_calls=[bad])
+    call = decode(answer, ()).parts[-1]
+    shown = patch(answer, Message("assistant", (Text("a"), call)))
+    assert shown.content == [{"type": "text", "text": "a"}, block]
+    cut = ToolCall("c1", "read", '{"cut":true}')
+    (_, shown_call) = patch(answer, Message("assistant", (Text("a"), cut))).content
+    assert shown_call == {**block, "arguments": '{"cut":true}'}
+    assert patch(answer, Message("assistant", (Text("a"),))).content == [
+        {"type": "text", "text": "a"}
+    ]

@@ -339,11 +339,10 @@ def _write_slot(slot: Slot | None, part: Part) -> Slot:
 def _update(whole: BaseMessage, old: Sequence[Slot], new: Sequence[Slot]) -> dict[str, Any]:
     """Return the fields of a message with *new* slots instead of the *old* ones."""
     calls = {field: [slot.block for slot in new if slot.field == field] for field in _CALL_FIELDS}
-    by_id = {call["id"]: call for call in calls["tool_calls"]}
-    ids = {call["id"] for blocks in calls.values() for call in blocks}
+    by_id = {call["id"]: call for blocks in calls.values() for call in blocks}
     out = {
         "content": _content(whole, old, new, by_id),
-        "additional_kwargs": _kwargs(whole, new, ids),
+        "additional_kwargs": _kwargs(whole, new, by_id),
     }
     if isinstance(whole, AIMessage):
         out |= calls
@@ -373,12 +372,13 @@ def _echo(block: Any, calls: Mapping[str, Any]) -> Any:
     """Update a block that repeats a call. Return any other block unchanged."""
     if not echoes(block, calls):
         return block
-    args = calls[call_id(block)]["args"]
+    args = calls[call_id(block)]["args"] or {}
+    text = args if isinstance(args, str) else canonicalize(args)  # a text if it is no JSON object
     for key in ("input", "args", "arguments"):
         if key in block and canonicalize(
             parse_or_text(block[key]) if isinstance(block[key], str) else block[key]
         ) != canonicalize(args):
-            return {**block, key: canonicalize(args) if isinstance(block[key], str) else args}
+            return {**block, key: text if isinstance(block[key], str) else args}
     return block
 
 
