@@ -77,3 +77,13 @@ def test_a_request_that_is_too_long_for_the_model_is_retried_with_a_smaller_view
     state = agent.invoke({"messages": history(20)}, THREAD)
     assert [length(messages) > 15_000 for messages in model.sent] == [True, False]
     assert len(state["messages"]) == 42
+
+
+def test_the_name_of_a_bedrock_model_gives_its_window_and_prices() -> None:
+    class BedrockModel(Model):
+        model_id: str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
+
+    model = BedrockModel(messages=iter([AIMessage("Done.")]), sent=[])
+    agent = create_agent(model, [], middleware=[RefoldMiddleware()])
+    agent.invoke({"messages": history(300)})
+    assert len(model.sent[0]) < 600  # without a model's name nothing is compacted

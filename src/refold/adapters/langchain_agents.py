@@ -92,7 +92,8 @@ def _half(view: View) -> Budget:
 
 def _body(request: ModelRequest[Any]) -> dict[str, Any]:
     head = [request.system_message] if request.system_message else []
-    model = getattr(request.model, "model_name", None) or getattr(request.model, "model", "")
+    fields = ("model_name", "model", "model_id")  # the last with Bedrock
+    model = next(filter(None, (getattr(request.model, field, "") for field in fields)), "")
     named = {"model": model} if isinstance(model, str) else {}
     return {"messages": [*head, *request.messages], "tools": list(request.tools), **named}
 
