@@ -6,7 +6,7 @@ your own instance; in the SDK `litellm.callbacks = [RefoldLogger()]`. Needs the 
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from refold.adapters.hook import acompact_or_pass, compact_or_pass, explain_missing
@@ -35,6 +35,15 @@ MAX_PENDING = 1_000
 """Maximum number of calls that wait for their usage. The oldest are dropped."""
 
 
+class _Pending(NamedTuple):
+    """A call whose usage is not reported yet."""
+
+    compactor: Compactor
+    view: View
+    is_sync: bool
+    """Whether the view was made by `compact`."""
+
+
 class RefoldLogger(CustomLogger):
     """A callback that sends the view of each conversation, and reports usage.
 
@@ -49,7 +58,7 @@ class RefoldLogger(CustomLogger):
             format: Compactor(format=format, **options)
             for format in dict.fromkeys(FORMATS.values())
         }
-        self._sent = OrderedDict[str, tuple[Compactor, View]]()
+        self._sent = OrderedDict[str, _Pending]()
 
     async def async_pre_call_deployment_hook(
         self, kwargs: dict[str, Any], call_type: CallTypes | None
@@ -58,7 +67,8 @@ class RefoldLogger(CustomLogger):
         compactor = self._compactor_of(kwargs, call_type.value if call_type else "")
         if compactor is None or self._is_shown(kwargs, compactor):
             return None
-        return self._show(kwargs, compactor, await acompact_or_pass(compactor, _body(kwargs)))
+        view = await acompact_or_pass(compactor, _body(kwargs))
+        return self._show(kwargs, compactor, view, is_sync=False)
 
     def compact(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the compacted arguments of a sync call:
@@ -68,7 +78,8 @@ class RefoldLogger(CustomLogger):
         if compactor is None:
             return kwargs
         kwargs = {"litellm_call_id": str(uuid4()), **kwargs}
-        return self._show(kwargs, compactor, compact_or_pass(compactor, _body(kwargs)))
+        view = compact_or_pass(compactor, _body(kwargs))
+        return self._show(kwargs, compactor, view, is_sync=True)
 
     async def async_log_success_event(
         self,
@@ -91,8 +102,8 @@ class RefoldLogger(CustomLogger):
         waiting = self._sent.pop(str(kwargs.get("litellm_call_id", "")), None)
         used = response_obj.get("usage") if hasattr(response_obj, "get") else None
         if waiting is not None and used is not None:
-            compactor, view = waiting
-            compactor.report(view, used if isinstance(used, Mapping) else used.model_dump())
+            usage = used if isinstance(used, Mapping) else used.model_dump()
+            waiting.compactor.report(waiting.view, usage)
 
     def _compactor_of(self, kwargs: Mapping[str, Any], call_type: str) -> Compactor | None:
         """Return the compactor for a call; None if the call has no list of messages."""
@@ -102,19 +113,21 @@ class RefoldLogger(CustomLogger):
 
     def _is_shown(self, kwargs: Mapping[str, Any], compactor: Compactor) -> bool:
         """Return whether `compact` has produced these arguments. LiteLLM's sync `responses` runs
-        the hook too."""
+        the hook too. A fallback of the proxy has the call id of the first attempt."""
         waiting = self._sent.get(str(kwargs.get("litellm_call_id", "")))
         field = _field_of(compactor)
-        return waiting is not None and kwargs[field] == waiting[1].payload[field]
+        if waiting is None or not waiting.is_sync:
+            return False
+        return bool(kwargs[field] == waiting.view.payload[field])
 
     def _show(
-        self, kwargs: dict[str, Any], compactor: Compactor, view: View | None
+        self, kwargs: dict[str, Any], compactor: Compactor, view: View | None, *, is_sync: bool
     ) -> dict[str, Any]:
         if view is None:
             return kwargs
         call = str(kwargs.get("litellm_call_id", ""))
         if call:
-            put_lru(self._sent, call, (compactor, view), MAX_PENDING)
+            put_lru(self._sent, call, _Pending(compactor, view, is_sync), MAX_PENDING)
         if not view.visible_edits:
             return kwargs
         field = _field_of(compactor)
