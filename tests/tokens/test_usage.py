@@ -110,6 +110,10 @@ ANTHROPIC = {
             Usage(120, 5, 90, 20),
         ),
         (
+            {"inputTokens": 120, "outputTokens": 5, "totalTokens": 125, "cacheReadInputTokens": 90},
+            Usage(120, 5, 90),
+        ),
+        (
             {"input_tokens": 90, "cached_input_tokens": 80, "output_tokens": 5},
             Usage(90, 5, cached=80),
         ),
@@ -144,6 +148,7 @@ ANTHROPIC = {
         "xai",
         "pi",
         "converse",
+        "strands",
         "codex",
         "gemini cli",
         "opencode",

@@ -69,7 +69,8 @@ def read_usage(usage: Any) -> Usage | None:
       Moonshot `cached_tokens`: the input includes the cache. Without `prompt_tokens`, DeepSeek's
       `prompt_cache_hit_tokens` and `prompt_cache_miss_tokens` add up.
     - LiteLLM: `prompt_tokens` includes Anthropic's cache fields beside it.
-    - Converse: `inputTokens`, `cacheReadInputTokens`, `cacheWriteInputTokens` add up.
+    - Converse: `inputTokens`, `cacheReadInputTokens`, `cacheWriteInputTokens` add up; not if
+      `totalTokens` has no room for that, as in Strands for OpenAI and Gemini.
     - pi: `input`, `cacheRead`, `cacheWrite` add up. OpenCode: `input` and the fields of `cache`.
     - Codex's `cached_input_tokens` and Gemini CLI's `cached` are part of the input.
     """
@@ -160,8 +161,9 @@ def _gemini(usage: Mapping[str, Any]) -> Usage:
 
 def _converse(usage: Mapping[str, Any]) -> Usage:
     cached, written = _int(usage, "cacheReadInputTokens"), _int(usage, "cacheWriteInputTokens")
-    fresh = _int(usage, "inputTokens")
-    return Usage(fresh + cached + written, _int(usage, "outputTokens"), cached, written)
+    read, output = _int(usage, "inputTokens"), _int(usage, "outputTokens")
+    is_whole = cached + written <= read and _int(usage, "totalTokens") == read + output
+    return Usage(read if is_whole else read + cached + written, output, cached, written)
 
 
 def _pi(usage: Mapping[str, Any]) -> Usage:
