@@ -63,30 +63,32 @@ class RefoldChatGenerator:
     @component.output_types(replies=list[hs.ChatMessage])
     def run(
         self,
-        messages: list[hs.ChatMessage],
+        messages: list[hs.ChatMessage] | str,
         streaming_callback: Any = None,
         generation_kwargs: dict[str, Any] | None = None,
         *,
         tools: Any = None,
     ) -> dict[str, Any]:
-        """Call the model with the view of *messages*."""
-        view = compact_or_pass(self.compactor, self._body(messages, tools))
+        """Call the model with the view of *messages*. A text is one message of the user."""
+        history = _as_messages(messages)
+        view = compact_or_pass(self.compactor, self._body(history, tools))
         options = _options(streaming_callback, generation_kwargs, tools)
-        return self._report(view, self.chat_generator.run(_messages_of(view, messages), **options))
+        return self._report(view, self.chat_generator.run(_messages_of(view, history), **options))
 
     @component.output_types(replies=list[hs.ChatMessage])
     async def run_async(
         self,
-        messages: list[hs.ChatMessage],
+        messages: list[hs.ChatMessage] | str,
         streaming_callback: Any = None,
         generation_kwargs: dict[str, Any] | None = None,
         *,
         tools: Any = None,
     ) -> dict[str, Any]:
         """Do the same as `run`, in async code."""
-        view = await acompact_or_pass(self.compactor, self._body(messages, tools))
+        history = _as_messages(messages)
+        view = await acompact_or_pass(self.compactor, self._body(history, tools))
         options = _options(streaming_callback, generation_kwargs, tools)
-        shown = _messages_of(view, messages)
+        shown = _messages_of(view, history)
         return self._report(view, await self.chat_generator.run_async(shown, **options))
 
     def _body(self, messages: Sequence[hs.ChatMessage], tools: Any) -> dict[str, Any]:
@@ -104,6 +106,25 @@ class RefoldChatGenerator:
         """Warm up the generator."""
         if hasattr(self.chat_generator, "warm_up"):
             self.chat_generator.warm_up()
+
+    async def warm_up_async(self) -> None:
+        """Warm up the generator, in async code."""
+        if hasattr(self.chat_generator, "warm_up_async"):
+            await self.chat_generator.warm_up_async()
+        else:
+            self.warm_up()
+
+    def close(self) -> None:
+        """Close the generator's clients."""
+        if hasattr(self.chat_generator, "close"):
+            self.chat_generator.close()
+
+    async def close_async(self) -> None:
+        """Close the generator's clients, in async code."""
+        if hasattr(self.chat_generator, "close_async"):
+            await self.chat_generator.close_async()
+        else:
+            self.close()
 
     def to_dict(self) -> dict[str, Any]:
         """Serialize. Raises ValueError if a compactor was given."""
@@ -162,6 +183,10 @@ def _down_to(tokens: int) -> Budget:
 def _if_shorter(view: View | None, messages: Sequence[Any], counter: Any) -> list[Any] | None:
     shown = _messages_of(view, messages)
     return shown if counter.count(messages=shown) < counter.count(messages=messages) else None
+
+
+def _as_messages(messages: Sequence[hs.ChatMessage] | str) -> list[hs.ChatMessage]:
+    return [hs.ChatMessage.from_user(messages)] if isinstance(messages, str) else list(messages)
 
 
 def _messages_of(view: View | None, messages: Sequence[hs.ChatMessage]) -> list[hs.ChatMessage]:
