@@ -111,8 +111,9 @@ class RefoldStrategy(ChatMiddleware):
     def _report(self, call: _Call, response: Any) -> Any:
         used = getattr(response, "usage_details", None)
         if used and call.view is not None:
-            names = ("input_token_count", "output_token_count", "cache_read_input_token_count")
-            self.compactor.report(call.view, Usage(*(used.get(name) or 0 for name in names)))
+            names = ("input", "output", "cache_read_input", "cache_creation_input")
+            counts = (used.get(f"{name}_token_count") or 0 for name in names)
+            self.compactor.report(call.view, Usage(*counts))
         return response
 
 

@@ -83,7 +83,11 @@ def content_filter(compactor: Compactor | None = None) -> Callable[[list[Content
 
 def _body(request: LlmRequest) -> dict[str, Any]:
     config = request.config.model_dump(
-        mode="json", by_alias=True, exclude_none=True, include={"system_instruction", "tools"}
+        mode="json",
+        by_alias=True,
+        exclude_none=True,
+        include={"system_instruction", "tools"},
+        fallback=str,  # a function as a tool
     )
     return {**config, "model": request.model, "contents": list(request.contents)}
 

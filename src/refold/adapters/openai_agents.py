@@ -49,8 +49,11 @@ class RefoldFilter(RunHooks[Any]):
         """Report the usage of the call."""
         if (view := latest_view.get()) is not None:
             used = response.usage
-            cached = used.input_tokens_details.cached_tokens
-            self.compactor.report(view, Usage(used.input_tokens, used.output_tokens, cached))
+            details = used.input_tokens_details
+            written = getattr(details, "cache_write_tokens", None) or 0  # not in older releases
+            self.compactor.report(
+                view, Usage(used.input_tokens, used.output_tokens, details.cached_tokens, written)
+            )
 
 
 def _body(agent: Agent[Any], given: ModelInputData) -> dict[str, Any]:
