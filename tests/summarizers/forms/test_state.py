@@ -218,3 +218,20 @@ def test_shortening_keeps_open_items_and_constraints(state):
     assert now.goal == state.goal
     assert all(now.of(kind) == state.of(kind) for kind in ("constraint", "open"))
     assert {e for e in state.of("action") if e.status != "done"} <= set(now.of("action"))
+
+
+def test_two_updates_of_one_entry_are_both_applied() -> None:
+    state = State("", (Entry("action", "run tests", "todo", "a1"),))
+    changes = (Change("a1", text="run all tests"), Change("a1", status="done"))
+    assert apply_delta(state, Delta(update=changes)) == State(
+        "", (Entry("action", "run all tests", "done", "a1"),)
+    )
+
+
+def test_no_entry_is_lost_if_a_model_numbers_each_list_from_one() -> None:
+    lists = {"topics": [{"id": "1", "text": "tests"}], "files": [{"id": "1", "text": "a.py"}]}
+    answer = StateForm().parse(json.dumps(lists))
+    assert answer is not None
+    state = StateForm().merge(None, answer)
+    assert state is not None
+    assert [entry.text for entry in state.entries] == ["tests", "a.py"]

@@ -158,12 +158,11 @@ def apply_delta(state: State, delta: Delta) -> State | None:
     added entry with the same words as an existing one only updates its status."""
     if find_problems(state, delta):
         return None
-    changes = {change.id: change for change in delta.update}
+    changes = dict[str, dict[str, Any]]()
+    for change in delta.update:  # an id may be named more than once
+        changes.setdefault(change.id, {}).update(_change_json(change))
     stay = (entry for entry in state.entries if entry.id not in delta.remove)
-    entries = [
-        entry._replace(**_change_json(changes[entry.id])) if entry.id in changes else entry
-        for entry in stay
-    ]
+    entries = [entry._replace(**changes.get(entry.id, {})) for entry in stay]
     last = {
         kind: max((_id_number(e.id) for e in state.entries if e.id[0] == kind[0]), default=0)
         for kind in KINDS
@@ -253,7 +252,8 @@ def _read_value(fields: dict[str, Any]) -> State | Delta | None:
             return Delta(goal, _read_entries(added), changes, removed) if is_known else None
         if fields and fields.keys() <= {"goal", *KEYS.values()}:
             entries = _read_entries(fields)
-            is_state = all(entry.id for entry in entries)
+            ids = {entry.id.strip() for entry in entries}  # often each list is numbered from 1
+            is_state = "" not in ids and len(ids) == len(entries)
             return State(goal, entries) if is_state else Delta(goal, entries)
     except TypeError:
         pass
