@@ -152,3 +152,12 @@ def test_shortening_keeps_standing_entries(drawn):
 def test_handover_and_tldr_are_forms():
     forms: list[Form] = [HANDOVER, TLDR]
     assert [form.name for form in forms] == ["handover", "tldr"]
+
+
+@pytest.mark.parametrize("heading", ["İn progress", "ın progress"])
+def test_a_heading_in_letters_that_only_a_pattern_takes_for_the_same_is_text(heading) -> None:
+    text = HANDOVER.render(
+        HANDOVER.parse("\n".join(f"## {h.title}\n- a" for h in HANDOVER.headings))
+    )
+    assert HANDOVER.parse(f"## {heading}\n- b") is None
+    assert f"## {heading}" in "\n".join(HANDOVER.parse(f"{text}\n## {heading}")["User preferences"])

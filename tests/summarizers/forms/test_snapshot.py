@@ -242,3 +242,20 @@ def test_shortening_goes_step_by_step_and_keeps_goal_plan_and_changed_files(valu
         f for f in value.file_system_state if f.state in {"created", "modified", "deleted"}
     } <= set(now.file_system_state)
     assert now.key_knowledge == value.key_knowledge[-1:]
+
+
+@pytest.mark.parametrize("letter", ["ſ", "İ", "ı"])
+def test_a_letter_that_a_pattern_takes_for_another_does_not_make_a_tag(letter) -> None:
+    tag = "file_system_state".replace("s" if letter == "ſ" else "i", letter, 1)
+    text = f"<overall_goal>g</overall_goal><key_knowledge>k</key_knowledge><{tag}>x</{tag}>"
+    assert read_snapshot(text) == Snapshot("g", ("k",))
+
+
+def test_a_file_named_twice_stands_where_it_was_touched_last() -> None:
+    files = (File("a.py", "created"), File("b.py", "read"), File("a.py", "modified"))
+    assert Snapshot(file_system_state=files).file_system_state == files[1:]
+
+
+def test_no_action_is_kept_if_none_may_be() -> None:
+    before, after = Snapshot("g", recent_actions=("a",)), Snapshot("g", recent_actions=("b",))
+    assert SnapshotForm(actions=0).merge(before, after).recent_actions == ()

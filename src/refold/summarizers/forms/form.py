@@ -148,13 +148,16 @@ def opening_tag(names: Sequence[str]) -> re.Pattern[str]:
     """Return a pattern for an opening tag with one of *names*. Group 1 is the name, group 2 a `/`
     in an empty element."""
     words = "|".join(name.replace("_", "[_ -]?") for name in names)
-    return re.compile(rf"<\s{{0,4}}({words})(?:\s[^<>]{{0,200}}?)?\s{{0,4}}(/?)>", re.IGNORECASE)
+    # ASCII for the name: otherwise `ſ`, `ı` and `İ` match letters that they are no other case of.
+    return re.compile(
+        rf"<\s{{0,4}}((?a:{words}))(?:\s[^<>]{{0,200}}?)?\s{{0,4}}(/?)>", re.IGNORECASE
+    )
 
 
 def closing_tag(name: str) -> re.Pattern[str]:
     """Return a pattern for a closing tag."""
     return re.compile(
-        rf"<\s{{0,4}}/\s{{0,4}}{name.replace('_', '[_ -]?')}\s{{0,4}}>", re.IGNORECASE
+        rf"<\s{{0,4}}/\s{{0,4}}(?a:{name.replace('_', '[_ -]?')})\s{{0,4}}>", re.IGNORECASE
     )
 
 

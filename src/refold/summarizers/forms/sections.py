@@ -202,7 +202,9 @@ class SectionsForm:
         marked, rest = match[1] or match[2] or match[3], match[6].strip()
         if rest and not (marked and match[5]):
             return None
-        return self._titles_by_word()[re.sub(r"[ _-]", " ", match[4]).casefold()], rest
+        # None also for letters that only a pattern takes for the same, such as `ı` for `i`.
+        title = self._titles_by_word().get(re.sub(r"[ _-]", " ", match[4]).casefold())
+        return (title, rest) if title else None
 
     def _titles_by_word(self) -> dict[str, str]:
         words = ((word, h.title) for h in self.headings for word in (h.title, *h.aliases))

@@ -72,7 +72,11 @@ class Snapshot:
     current_plan: tuple[Step, ...] = ()
 
     def __post_init__(self) -> None:
-        paths = {f.path.strip(): (f.state, f.note.strip()) for f in self.file_system_state}
+        paths = dict[str, tuple[FileChange, str]]()
+        for file in self.file_system_state:
+            path = file.path.strip()
+            paths.pop(path, None)
+            paths[path] = file.state, file.note.strip()
         steps = {step.text.strip(): step.status for step in self.current_plan}
         goal = self.overall_goal.strip()
         files = tuple(
@@ -135,11 +139,12 @@ class SnapshotForm:
         """Return *previous* merged with *new*."""
         if previous is None:
             return new
+        actions = sections.merge_items(previous.recent_actions, new.recent_actions)
         return Snapshot(
             new.overall_goal or previous.overall_goal,
             sections.merge_items(previous.key_knowledge, new.key_knowledge),
             _merge_files(previous.file_system_state, new.file_system_state),
-            sections.merge_items(previous.recent_actions, new.recent_actions)[-self.actions :],
+            actions[max(0, len(actions) - self.actions) :],
             sections.merge_items(previous.current_plan, new.current_plan, attrgetter("text")),
         )
 
