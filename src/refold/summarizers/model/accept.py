@@ -15,9 +15,9 @@ ReplyKind = Literal["good", "nobody", "overflow", "failed", "rejected", "cut off
 
 _THOUGHT = r"think|thinking|thought|analysis|reasoning|scratchpad|reflection|antthinking|internal_monologue"
 _THOUGHTS = re.compile(
-    rf"<({_THOUGHT})\b[^<>]{{0,200}}>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL
+    rf"(?<!`)<({_THOUGHT})\b[^<>]{{0,200}}>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL
 )
-_STRAY_END = re.compile(rf"^.*</(?:{_THOUGHT})\s*>", re.IGNORECASE | re.DOTALL)
+_STRAY_END = re.compile(rf"^.*(?<!`)</(?:{_THOUGHT})\s*>", re.IGNORECASE | re.DOTALL)
 _FENCE = re.compile(r"```(?:\w+)?\n(.*?)\n?```", re.DOTALL)
 _SUMMARY = re.compile(r"<summary>(.*?)(?:</summary>|\Z)", re.IGNORECASE | re.DOTALL)
 _TOO_LONG = re.compile(
@@ -72,7 +72,7 @@ def judge_answer(answer: Answer | None) -> AcceptedReply:
 
 def without_reasoning(text: str) -> str:
     """Return a model's answer without tagged reasoning, and without tags or fences around the
-    whole."""
+    whole. A tag in backticks is text."""
     text = _STRAY_END.sub("", _THOUGHTS.sub("", text)).strip()
     if match := _SUMMARY.fullmatch(text):
         text = match[1].strip()
@@ -137,7 +137,7 @@ def _heading(title: str) -> re.Pattern[str]:
     numbered or with a colon."""
     number = r"(?:\d+[.)][ \t]*)?"
     return re.compile(
-        rf"^[ \t]*(?:#{{1,6}}[ \t]+{number}\**|{number}\*\*){re.escape(title)}\b",
+        rf"^[ \t]*(?:#{{1,6}}[ \t]+{number}\**|{number}\*\*){re.escape(title)}(?!\w)",
         re.IGNORECASE | re.MULTILINE,
     )
 

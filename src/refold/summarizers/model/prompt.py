@@ -40,10 +40,10 @@ class Prompt:
 
     def fill(self, **values: object) -> "Prompt":
         """Return this prompt with each `{name}` replaced by its value. Other braces stay."""
-        text = self.text
-        for name, value in values.items():
-            text = text.replace(f"{{{name}}}", str(value))
-        return Prompt(self.name, text)
+        texts = {f"{{{name}}}": str(value) for name, value in values.items()}
+        # In one pass, because a value may hold the name of another.
+        names = re.compile("|".join(map(re.escape, texts)) or r"(?!)")
+        return Prompt(self.name, names.sub(lambda match: texts[match[0]], self.text))
 
 
 def load_prompt(name: str) -> Prompt:
