@@ -17,6 +17,9 @@ from refold.speakers import segment_messages
 from refold.text.clip import floor, gap
 
 
+_PLACE = re.compile(r"\{(\w++)\}")
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """A text put to a model. The ledger records its `id`."""
@@ -40,10 +43,9 @@ class Prompt:
 
     def fill(self, **values: object) -> "Prompt":
         """Return this prompt with each `{name}` replaced by its value. Other braces stay."""
-        texts = {f"{{{name}}}": str(value) for name, value in values.items()}
         # In one pass, because a value may hold the name of another.
-        names = re.compile("|".join(map(re.escape, texts)) or r"(?!)")
-        return Prompt(self.name, names.sub(lambda match: texts[match[0]], self.text))
+        text = _PLACE.sub(lambda match: str(values.get(match[1], match[0])), self.text)
+        return Prompt(self.name, text)
 
 
 def load_prompt(name: str) -> Prompt:
