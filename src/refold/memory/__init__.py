@@ -174,13 +174,12 @@ def _pieces(view: View, positions: Sequence[int], size: int) -> Iterator[tuple[l
 
 def _render(view: View, at: int, size: int) -> str:
     message = view.transcript.messages[at]
-    text = redact(readable_text(message))
+    text = redact(readable_text(message)).replace("<", "&lt;")
     out = gap(text, max(1, size - 100))
     if out.start < out.stop:
         mark = f"[… {out.stop - out.start} characters left out …]"
         text = text[: out.start] + mark + text[out.stop :]
-    body = text.replace("<", "&lt;")
-    return f'<message position="{at}" role="{name_speakers(message)}">\n{body}\n</message>'
+    return f'<message position="{at}" role="{name_speakers(message)}">\n{text}\n</message>'
 
 
 def _items(answer: Answer | None) -> tuple[list[Any], str]:

@@ -251,23 +251,29 @@ _KEYS = re.compile(
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)"
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"  # Amazon
     r"|\bgh[opsur]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}"
-    r"|\b(?:sk|pk|rk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9_-]{16,}"  # OpenAI, Anthropic, Stripe
+    # OpenAI, Anthropic, Stripe; a name such as `pk_user_id_foreign_key` has no digit
+    r"|\b(?:sk|pk|rk)[-_](?=[A-Za-z_-]{0,100}[0-9])(?:[A-Za-z0-9]+[-_])*[A-Za-z0-9_-]{16,}"
     r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}"  # Slack
     r"|\bAIza[A-Za-z0-9_-]{30,}|\bya29\.[A-Za-z0-9_-]{20,}"  # Google
     r"|\b(?:hf|npm|pypi|dop_v1|shpat)[_-][A-Za-z0-9_-]{20,}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"  # JSON Web Tokens
 )
 _LOGIN = re.compile(
-    r"(?P<before>\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}(?=@)", re.IGNORECASE
+    r"(?P<before>\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/]{1,200}(?=@)", re.IGNORECASE
 )
-_BEARER = re.compile(r"(?P<before>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{12,}", re.IGNORECASE)
+_BEARER = re.compile(  # not "Basic authentication"
+    r"(?P<before>\b(?:Bearer|Basic)\s+)(?!(?-i:[A-Z]?[a-z]{1,40})[.,;:!?)]{0,3}(?:\s|\Z))"
+    r"[A-Za-z0-9._~+/=-]{12,}",
+    re.IGNORECASE,
+)
 _NAMED = re.compile(
-    r"(?P<before>(?:\b|_)(?:pass(?:word|wd|phrase)|pwd|"
+    r"(?P<before>(?:\b|_|(?-i:(?<=[a-z0-9])(?=[A-Z])))(?:pass(?:word|wd|phrase)|pwd|"
     r"secret(?:[_-]?(?:access[_-]?)?key)?|client[_-]?secret|"
     r"(?:api|access|auth|private|encryption)[_-]?(?:key|token)|token|credentials?|pin)[\"']?"
     r"(?:\s{0,3}(?:=>|[:=：＝])\s{0,3}|\s{1,3}(?:is|was)\s{1,3})"
     r"|(?:密码|口令|密钥|令牌|验证码|パスワード|비밀번호)[\"']?\s{0,3}(?:是|为|為|[:=：＝])\s{0,3})"
-    r"(?P<quote>[\"'`「“]?)(?P<secret>[^\s\"'`」”,;，。；、]{3,300})",
+    r"(?P<secret>\"[^\"\n]{3,300}(?=\")|'[^'\n]{3,300}(?=')|`[^`\n]{3,300}(?=`)"
+    r"|[\"'`「“]?[^\s\"'`」”,;，。；、]{3,300})",
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
@@ -290,9 +296,10 @@ def redact(text: str) -> str:
 
 
 def _after_name(match: re.Match[str]) -> str:
-    if _HARMLESS.match(match["secret"]):
+    secret = match["secret"].lstrip("\"'`「“")
+    if _HARMLESS.match(secret):
         return match[0]
-    return match["before"] + match["quote"] + REDACTED
+    return match["before"] + match["secret"].removesuffix(secret) + REDACTED
 
 
 # --- extraction by rules --------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from refold.messages import Content, Media, Message, Opaque, Part, Text, ToolCal
 from refold.speakers import segment_messages
 from refold.text.clip import floor, gap
 
-
 _PLACE = re.compile(r"\{(\w++)\}")
 
 
