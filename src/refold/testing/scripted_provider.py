@@ -184,7 +184,8 @@ class _Handler(BaseHTTPRequestHandler):
             if at == reply.cut_after or (at and not self._waits(reply.pause)):
                 self.close_connection = True
                 return
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
+            if piece:  # an empty chunk would end the body
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
 
@@ -210,7 +211,7 @@ def _encode(reply: Reply, received: Received) -> tuple[str, Iterable[bytes]]:
         return "application/json", reply.body
     path = received.path.replace(":streamGenerateContent", ":generateContent")
     data = encode_reply(reply, path, received.json)
-    if reply.status >= 300 or not received.wants_stream:
+    if reply.status >= 300 or not received.wants_stream or data == b"{}":
         return "application/json", [data]
     streamed = events(path, json.loads(data), received.json)
     if ":streamGenerateContent" in received.target and "alt=sse" not in received.target:

@@ -305,7 +305,7 @@ def event(value: Any, name: str = "") -> bytes:
 
 
 def _words(text: str | None) -> list[str]:
-    return re.findall(r"\S+\s*", text or "")
+    return re.findall(r"\S*+\s++|\S++", text or "")
 
 
 def _stream_chat(answer: JsonObject, with_usage: Any) -> Iterator[bytes]:
@@ -321,6 +321,8 @@ def _stream_chat(answer: JsonObject, with_usage: Any) -> Iterator[bytes]:
         return event({**fixed, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
     yield chunk({"role": "assistant", "content": ""})
+    for word in _words(message.get("reasoning_content")):
+        yield chunk({"reasoning_content": word})
     for word in _words(message["content"]):
         yield chunk({"content": word})
     for at, call in enumerate(message.get("tool_calls", ())):

@@ -1,8 +1,8 @@
 """The laws of a store, as a check for the tests of its author."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Thread
 from typing import TypeVar
 
 from refold.edits import Edit
@@ -269,11 +269,11 @@ def _edit(n: int, tip: str = "a") -> Edit:
 
 
 def _run_together(works: Iterable[Callable[[], object]]) -> None:
-    threads = [Thread(target=work) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    """Run *works* at once, each in a thread of its own. Raise the first error of one."""
+    own = list(works)
+    with ThreadPoolExecutor(len(own)) as pool:
+        for result in [pool.submit(work) for work in own]:
+            result.result()
 
 
 def _save_all(store: Store, batches: Iterable[list[Edit]]) -> None:
