@@ -229,8 +229,8 @@ def encode(message: Message) -> Wire:
 
 
 def patch(item: Wire, message: Message) -> Wire:
-    """Return a copy of *item* with the parts of *message*. Unchanged contents are the same
-    objects."""
+    """Return a message with the role and author of *item* and the parts of *message*. Unchanged
+    contents are the same objects. Id and properties are not copied."""
     old = decode(item, ()).parts
     contents = write_blocks(item.contents, old, message.parts, _write)
     return maf.Message(item.role, contents, author_name=item.author_name)

@@ -103,7 +103,7 @@ def is_system(item: Wire) -> bool:
 
 
 def tools(body: Body) -> list[Any]:
-    """Return each tool of a body (`{"messages": ..., "tools": ...}`)."""
+    """Return the tools of a body (`{"messages": ..., "tools": ...}`) in OpenAI's format."""
     return [convert_to_openai_tool(tool) for tool in as_list(body.get("tools"))]
 
 
@@ -453,14 +453,14 @@ class ChatModel:
     """Name of the argument that limits the answer's tokens; empty if the model has none."""
 
     def __call__(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
-        """Ask the model."""
+        """Ask the model. If it fails, the answer says so. *within* is ignored."""
         try:
             return _answer(self.model.invoke(**self._arguments(ask)))
         except Exception as error:  # noqa: BLE001 - a failing model must not stop an agent
             return answer_of_exception(error)
 
     async def acall(self, ask: Ask, within: float | None = None, /) -> Answer:  # noqa: ARG002 - a model's
-        """Ask the model, in async code."""
+        """Do the same as a call, in async code."""
         try:
             return _answer(await self.model.ainvoke(**self._arguments(ask)))
         except Exception as error:  # noqa: BLE001 - as above

@@ -51,7 +51,7 @@ class RefoldMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Call the model with the view. If that overflows its window, retry with half of the
+        """Call the model with the view. If that overflows its window, retry once with half of the
         tokens."""
         view = compact_or_pass(self.compactor, body := _body(request))
         try:

@@ -111,7 +111,8 @@ def _node(compactor: Compactor, key: str, update: _Update) -> Runnable[Any, Any]
 
 
 def messages_of(state: Any, key: str = MESSAGES) -> list[BaseMessage]:
-    """Return the messages of a graph's state: a mapping, an object, or the list itself."""
+    """Return the messages of a graph's state: of a mapping or object as a new list; a list is
+    returned itself."""
     if isinstance(state, list):
         return state
     messages = state[key] if isinstance(state, Mapping) else getattr(state, key)

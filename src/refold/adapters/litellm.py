@@ -63,7 +63,8 @@ class RefoldLogger(CustomLogger):
     async def async_pre_call_deployment_hook(
         self, kwargs: dict[str, Any], call_type: CallTypes | None
     ) -> dict[str, Any] | None:
-        """Return the arguments of a routed call, with the visible messages."""
+        """Return the arguments of a routed call with the view's messages; None without a list of
+        messages, and for arguments from `compact`."""
         compactor = self._compactor_of(kwargs, call_type.value if call_type else "")
         if compactor is None or self._is_shown(kwargs, compactor):
             return None
@@ -72,7 +73,8 @@ class RefoldLogger(CustomLogger):
 
     def compact(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the compacted arguments of a sync call:
-        `litellm.completion(**refold.compact(kwargs))`."""
+        `litellm.completion(**refold.compact(kwargs))`. Without a list of messages return them
+        unchanged."""
         call_type = "responses" if "input" in kwargs else "completion"
         compactor = self._compactor_of(kwargs, call_type)
         if compactor is None:

@@ -94,7 +94,7 @@ class RefoldSession:
         return self.session.session_settings
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the compacted history; with *limit*, the newest items unchanged."""
+        """Return the compacted history; with *limit*, the newest *limit* items unchanged."""
         items = await self.session.get_items(limit)
         view = await acompact_or_pass(self.compactor, items) if items and limit is None else None
         return items if view is None else list(view.payload)
@@ -104,7 +104,7 @@ class RefoldSession:
         await self.session.add_items(items)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Remove the newest item and return it."""
+        """Remove the newest item and return it; None if there is none."""
         return await self.session.pop_item()
 
     async def clear_session(self) -> None:

@@ -90,9 +90,9 @@ class Topic(Protocol):
 class ModelExtractor:
     """Has a model extract memories from messages, by *concepts* if any are given.
 
-    The messages are sent as data, in at most *max_asks* pieces of at most *piece_chars* characters.
-    A message longer than that loses its middle. Secrets that `redact` recognises are removed first.
-    *fallback* handles the pieces without a valid answer.
+    The messages are sent as data, in at most *max_asks* pieces of at most *piece_chars* characters,
+    escaped. A message longer than that loses its middle. Secrets that `redact` recognises are
+    removed first. *fallback* handles the pieces without a valid answer.
     """
 
     concepts: tuple[Topic, ...] = ()

@@ -98,7 +98,7 @@ class Backlog:
             return len(self.memories) + sum(len(span.positions) for span in self.spans)
 
     def is_due(self) -> bool:
-        """Count down a turn and return whether another try is due."""
+        """Count down a turn and return whether another try is due; False if nothing waits."""
         with self.lock:
             if not self.memories and not self.spans:
                 return False

@@ -75,7 +75,7 @@ class MemorySink(Protocol):
         many were new. `flush` reports any exception, which stops nothing."""
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
-        """Return the *limit* best matches, best first."""
+        """Return at most *limit* matches, best first."""
 
 
 # --- memories in SQLite ---------------------------------------------------------------------------
@@ -158,8 +158,8 @@ class SQLiteMemories(DatabaseClient):
 
     def search(self, query: str, limit: int = 10) -> Sequence[Memory]:
         """Return the *limit* best matches: memories with *query* as a phrase, then those with some
-        of its words. For an empty query return the latest. *query* has no syntax. Raises
-        `StoreError`."""
+        of its words. If there are none, return the latest that contain it, as in the middle of a
+        word; for an empty query the latest. *query* has no syntax. Raises `StoreError`."""
         with self._database.connection("read") as connection:
             if not query.strip():
                 return self._select(connection, LATEST, self.scope, limit)

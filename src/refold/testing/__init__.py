@@ -37,7 +37,7 @@ class ScriptedModel:
     asked: list[Ask] = field(default_factory=list)
 
     def __call__(self, ask: Ask) -> Answer | None:
-        """Return the next answer."""
+        """Return the next answer, or None after the last."""
         self.asked.append(ask)
         if len(self.asked) > len(self.answers):
             return None
@@ -48,7 +48,7 @@ class ScriptedModel:
 def proposals(
     view: View, strategy: Strategy, ask: Callable[[Ask], Answer | None] | None = None
 ) -> View:
-    """Apply all proposals of *strategy* for *view*, whatever the budget."""
+    """Return *view* with all proposals of *strategy* applied, whatever the budget."""
     if is_local(strategy):
         return view.apply_valid(make_local_edits(view, [strategy]))
     return drive(compact_if_due(view, [strategy], Budget(0, 0)), ask).view

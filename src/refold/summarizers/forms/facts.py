@@ -237,7 +237,7 @@ class FactSummary:
     """A summarizer by facts: one question covers all concepts, with the history as data.
 
     A record longer than *piece* is asked about in parts. There is no summary if that takes more
-    than *asks* questions, or if one of them gets no usable answer, so that nothing is hidden
+    than *asks* parts, or if one of them gets no usable answer, so that nothing is hidden
     unread. Facts of an earlier summary are merged, not extracted again. An answer of another JSON
     shape is asked for once more.
 
@@ -248,6 +248,7 @@ class FactSummary:
     piece: int = 60_000
     """Maximum number of tokens of the record in one question."""
     asks: int = 8
+    """Maximum number of parts. Each is asked about once or twice."""
     answer: int = 2_000
     """Maximum number of tokens of one answer."""
     prompt: Prompt | str = FACTS_PROMPT
@@ -260,8 +261,8 @@ class FactSummary:
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
-        """Return the facts in `messages[start:stop]`. The text is empty if no facts were found, or
-        no question could be asked."""
+        """Return the facts in `messages[start:stop]`. The text is empty if no facts were found,
+        they do not fit, or a part has no usable answer; the ending says why."""
         form, facts = FactsForm(self.concepts), Sections()
         earlier_facts, record = _read_span(view, start, stop, form)
         parts = split_record_into_parts(

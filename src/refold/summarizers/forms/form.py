@@ -50,7 +50,7 @@ def describe_fault(form: Form[Any], text: str) -> str:
 # --- JSON objects: in fences, in prose, with small faults ---------------------------------------
 
 MAX_TRIES = 50
-"""Number of opening braces in a text that are tried as the beginning of an object."""
+"""Maximum number of opening braces in a text that are tried as the beginning of an object."""
 MAX_DEPTH = 200
 """Maximum nesting of an object. No answer is deeper, and each level is read again for every brace
 in it."""

@@ -177,7 +177,8 @@ class SectionsForm:
         )
 
     def shorten(self, value: Sections) -> Sections | None:
-        """Return *value* without the oldest entry of the longest section of kind `log`."""
+        """Return *value* without the oldest entry of the longest section of kind `log`, or None if
+        all of these are empty."""
         return drop_oldest(value, [h.title for h in self.headings if h.kind == "log"])
 
     def _sections(self, entries_by_title: Iterable[tuple[str, Iterable[str]]]) -> Sections:

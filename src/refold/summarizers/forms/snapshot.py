@@ -122,7 +122,7 @@ class SnapshotForm:
     """
 
     actions: int = 20
-    """Maximum number of recent actions that are kept."""
+    """Maximum number of recent actions after a merge."""
 
     name = "state_snapshot"
     template = TEMPLATE

@@ -129,8 +129,8 @@ class StateForm:
 
     def shorten(self, value: State | Delta) -> State | None:
         """Return the state without its oldest finished action item, topic, file that was only read,
-        entity or decision, in this order. Goal, constraints, changed files and open items always
-        stay."""
+        entity or decision, in this order. Return None for a delta, or if only goal, constraints,
+        changed files, open items and actions are left."""
         if isinstance(value, Delta):
             return None
         least = next(_droppable(value), None)

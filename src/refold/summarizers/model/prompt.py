@@ -41,7 +41,7 @@ class Prompt:
         )
 
     def fill(self, **values: object) -> "Prompt":
-        """Return this prompt with each `{name}` replaced by its value. Other braces stay."""
+        """Return this prompt with each `{name}` in it replaced by its value. Other braces stay."""
         # In one pass, because a value may hold the name of another.
         text = _PLACE.sub(lambda match: str(values.get(match[1], match[0])), self.text)
         return Prompt(self.name, text)
@@ -49,7 +49,7 @@ class Prompt:
 
 def load_prompt(name: str) -> Prompt:
     """Return a prompt of the package: `summary`, `beside`, `whole`, `part`, `reduce` or `here`
-    (files in `refold/summarizers/prompts`). Raises FileNotFoundError."""
+    (files in `refold/summarizers/prompts`). Raises FileNotFoundError for another name."""
     text = (
         files("refold.summarizers").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
     )
@@ -193,7 +193,8 @@ def clip_middle(text: str, limit: int) -> str:
 
 
 def halve(element: Element) -> tuple[Element, Element]:
-    """Return an element as two, neither empty, cut at a line end or else between characters."""
+    """Return an element of two or more characters as two, cut at a line end or else between
+    characters. Neither is empty."""
     middle = len(element.text) // 2
     line = element.text.find("\n", middle, min(middle + 400, len(element.text) - 1))
     at = line + 1 if line >= 0 else floor(element.text, middle) or middle

@@ -92,7 +92,7 @@ class Job:
         ]
 
     def value(self, form: Form[Any]) -> Any:
-        """Return the earlier summary as a value of *form*, or None if it has another shape."""
+        """Return the earlier summaries as one value of *form*, or None if none has this shape."""
         texts = ((split_record(text) or (text, ""))[0] for text in self.span.earlier)
         values = [value for value in map(form.parse, texts) if value is not None]
         return reduce(form.merge, values) if values else None
