@@ -1106,3 +1106,23 @@ def test_find_refuses_an_id_prefix_that_several_edits_share():
     first = next(id[0] for id, after in pairwise(ids) if id[0] == after[0])
     with pytest.raises(refold.EditError, match="more than one"):
         view.find(first)
+
+
+def test_refuses_blank_texts_where_the_provider_does():
+    """Such an edit was taken, and Anthropic refused the request (AN-5)."""
+    history = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Done."}]
+    body = {"model": "claude-opus-5-5", "max_tokens": 100, "messages": history}
+    view = refold.Compactor()(body)
+    for insert in (user("  "), Message("user", (Text("a"), Text("\n")))):
+        with pytest.raises(EditError, match="empty"):
+            view.apply(view.replace(0, insert))
+    chat = refold.Compactor()({"model": "gpt-5", "messages": history})
+    chat = chat.apply(chat.replace(0, user("  ")))
+    assert chat.messages[0] == user("  ") and not refold.check(chat.payload)
+
+
+def test_an_edit_may_keep_a_blank_text_that_the_message_had():
+    history = [{"role": "user", "content": [{"type": "text", "text": t} for t in (" ", "Go.")]}]
+    view = refold.Compactor()({"model": "claude-opus-5-5", "max_tokens": 100, "messages": history})
+    shown = Message("user", (Text(" "), Text("[gone]")))
+    assert view.apply(view.replace(0, shown)).messages == (shown,)

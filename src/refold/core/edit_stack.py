@@ -12,7 +12,7 @@ from refold.errors import EditError
 from refold.messages import Media, Message, Text, Thinking, user
 from refold.rules.request import may_open
 
-_EMPTY, _BEFORE = Text(""), user("what stands before an edit that begins with an answer")
+_BEFORE = user("what stands before an edit that begins with an answer")
 
 
 class VisibleEdit(NamedTuple):
@@ -85,9 +85,9 @@ def check_edit(base: CountedTranscript, edit: Edit) -> None:
     """Raise `EditError` unless the edit belongs to this history and keeps it valid."""
     if not base.transcript.matches(edit):
         raise EditError(f"{_describe(edit)} was made for another history")
-    if any(not message.parts or _EMPTY in message.parts for message in edit.insert):
-        raise EditError(f"edit {edit.id} shows an empty message")
     span = base.transcript.messages[edit.start : edit.stop]
+    if base.profile.has_empty(edit.insert, span):
+        raise EditError(f"edit {edit.id} shows an empty message or text")
     if len(span) == len(edit.insert) and all(map(has_same_shape, span, edit.insert)):
         return
     if not {edit.start, edit.stop} <= base.cuts:

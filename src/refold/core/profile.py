@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from refold.edits import Edit
-from refold.messages import Message
+from refold.messages import Message, Text, user
 from refold.rules.rule import Rules
 from refold.tokens.count import count_message
 from refold.transcript import AppendLog, Transcript
@@ -33,6 +33,16 @@ class Profile:
     (`refold.compactor.calibration`)."""
     model: str = ""
     """Model that the request names or goes to; empty if unknown."""
+
+    def has_empty(self, insert: Sequence[Message], span: Sequence[Message]) -> bool:
+        """Return whether *insert*, shown for *span*, has a message without parts, an empty text, or
+        a blank one that *span* lacks and the provider refuses (AN-5, BR-5)."""
+        texts = {part for each in insert for part in each.parts if isinstance(part, Text)}
+        if Text("") in texts or not all(message.parts for message in insert):
+            return True
+        blank = {text for text in texts if text.text.isspace()}
+        blank = blank and blank.difference(*(message.parts for message in span))
+        return any(self.rules.check((user(text.text),)) for text in blank)
 
 
 class ViewItem(NamedTuple):
