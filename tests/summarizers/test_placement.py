@@ -10,6 +10,7 @@ from refold.messages import Message, Text, user
 from refold.models.driver import drive
 from refold.strategies import Summarize, SummarizeTo
 from refold.summarizers.model import ModelSummary
+from refold.summarizers.placement import MemoryContaining, TaggedOrBeginning
 from refold.testing import ScriptedModel
 
 TALK = View.of(
@@ -45,3 +46,15 @@ def test_the_reason_names_a_window_too_small_to_ask_the_model(strategy):
     run = compact_if_due(TALK, strategies, Budget(2_000, 1_500))
     (attempt,) = drive(run, ScriptedModel(["never asked"])).attempts
     assert attempt.outcome == "degraded" and "a window of 500 tokens" in attempt.reason
+
+
+@pytest.mark.parametrize("kind", [MemoryContaining, TaggedOrBeginning])
+def test_texts_of_memory_are_one_text_or_several(kind):
+    """A single text was read letter by letter, so nearly every message was memory, and a list
+    raised TypeError at the first message."""
+    for texts in ("tea", ["tea"], iter(["tea", "milk"])):
+        is_memory = kind(texts)
+        assert is_memory(user("tea is good")) and not is_memory(user("a rate"))
+    for wrong in (None, 3, ["tea", None]):
+        with pytest.raises(ValueError, match=r"^texts must be a list of names"):
+            kind(wrong)

@@ -7,7 +7,7 @@ the plain one is used.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from refold.core.strategy import Answer, Ask, Asking, Ending, Summarizer, Summar
 from refold.core.tool_groups import latest_turn_start
 from refold.core.view import View
 from refold.edits import Edit
-from refold.errors import EditError
+from refold.errors import EditError, as_names
 from refold.messages import Message, Part, Text, Thinking, user
 from refold.rules.pairing import any_ids
 from refold.rules.request import is_sealed, is_signed, loads_of, may_open
@@ -63,9 +63,13 @@ class TaggedMemory:
 @dataclass(frozen=True, slots=True)
 class MemoryContaining:
     """A filter for messages that contain one of *texts*, for memory without tags. Anybody who
-    writes such a text into a message makes it memory, so prefer `TaggedMemory` (C3-5)."""
+    writes such a text into a message makes it memory, so prefer `TaggedMemory` (C3-5). Raises
+    ValueError for anything but strings."""
 
-    texts: tuple[str, ...] = KOOG_TEXTS
+    texts: Collection[str] = KOOG_TEXTS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "texts", as_names("texts", self.texts))
 
     def __call__(self, message: Message) -> bool:
         """Return whether one of the texts is in *message*."""
@@ -75,13 +79,17 @@ class MemoryContaining:
 @dataclass(frozen=True, slots=True)
 class TaggedOrBeginning:
     """A filter for messages tagged as memory, and those that begin with one of *texts*, as koog's
-    do (S3-26). A message that only quotes such a text is not memory (C3-5)."""
+    do (S3-26). A message that only quotes such a text is not memory (C3-5). Raises ValueError for
+    anything but strings."""
 
-    texts: tuple[str, ...] = KOOG_TEXTS
+    texts: Collection[str] = KOOG_TEXTS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "texts", as_names("texts", self.texts))
 
     def __call__(self, message: Message) -> bool:
         """Return whether *message* is memory."""
-        return TaggedMemory()(message) or message.text.lstrip().startswith(self.texts)
+        return TaggedMemory()(message) or message.text.lstrip().startswith(tuple(self.texts))
 
 
 # --- messages that stay whole ---------------------------------------------------------------------
