@@ -10,7 +10,7 @@ from refold.messages import Message, Text, user
 from refold.models.driver import drive
 from refold.strategies import Summarize, SummarizeTo
 from refold.summarizers.model import ModelSummary
-from refold.summarizers.placement import MemoryContaining, TaggedOrBeginning
+from refold.summarizers.placement import MemoryContaining, TaggedOrBeginning, set_beside
 from refold.testing import ScriptedModel
 
 TALK = View.of(
@@ -58,3 +58,14 @@ def test_texts_of_memory_are_one_text_or_several(kind):
     for wrong in (None, 3, ["tea", None]):
         with pytest.raises(ValueError, match=r"^texts must be a list of names"):
             kind(wrong)
+
+
+def test_a_summarizer_that_is_no_dataclass_keeps_an_attribute_called_beside():
+    """It was taken for the field, and `replace` raised TypeError."""
+
+    class Plain:
+        beside = "a file"
+
+    summarizer = Plain()
+    assert set_beside(summarizer, (user("x"),)) is summarizer and summarizer.beside == "a file"
+    assert set_beside(ModelSummary(), (user("x"),)).beside == (user("x"),)

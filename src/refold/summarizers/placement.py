@@ -8,7 +8,7 @@ the plain one is used.
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -349,9 +349,11 @@ class SpanResult(NamedTuple):
 
 
 def set_beside(summarizer: Any, messages: Sequence[Message]) -> Any:
-    """Return a copy of *summarizer*, a dataclass, with its field `beside` set to *messages*; if it
-    has none, *summarizer* itself."""
-    return replace(summarizer, beside=messages) if hasattr(summarizer, "beside") else summarizer
+    """Return a copy of *summarizer* with its field `beside` set to *messages*; *summarizer* itself
+    if it is no dataclass with such a field."""
+    settings = fields(summarizer) if is_dataclass(summarizer) else ()
+    has_beside = any(field.name == "beside" and field.init for field in settings)
+    return replace(summarizer, beside=messages) if has_beside else summarizer
 
 
 def tell_beside(summarizer: Summarizer, surroundings: Surroundings) -> Summarizer:
