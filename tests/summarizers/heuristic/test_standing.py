@@ -164,6 +164,13 @@ def test_a_reply_is_paired_with_the_question_above_a_list_or_the_options_chosen(
     assert find_question(text, "1 e faça tudo sem perguntar") == "1. Write it"
 
 
+@pytest.mark.parametrize("reply", ["(b)", "[B]", "（b）", "option (b), please", "(2)"])
+def test_a_reply_in_brackets_is_paired_with_its_option(reply):
+    """Such a reply was paired with nothing."""
+    assert find_question("Pick:\n(a) write it\n(b) test it", reply) == "(b) test it"
+    assert find_question("Pick:\n(a) write it\n(b) test it", "(a) and (b)").count(";") == 1
+
+
 def test_a_reply_to_several_questions_is_paired_with_each_chosen_option():
     table = "|Option|Answer|\n|---|---|\n|A      |{0} kept|\n|B      |{0} cut|\n"
     text = "".join(f"## Question {n}\nWhich?\n\n" + table.format(f"pool {n}") for n in (1, 2, 3))

@@ -70,6 +70,7 @@ _ENTRY = re.compile(
     re.MULTILINE,
 )
 """A menu entry with a letter: `[C] Continue`, `**x.** Proceed`."""
+_BRACKETED = re.compile(r"(?<!\w)[(\[【](\w)[)\]】]")
 _BOLD = re.compile(r"\*\*(\w[^*\n]{0,200})\*\*")
 _CLAUSE_ENDS = re.compile(r"[,;:，；：—–(（]")
 _CLAUSE = re.compile(r"[^,.!?;:，。！？；：、]+[,.!?;:，。！？；：、]*")
@@ -192,7 +193,7 @@ def find_question(text: str, reply: str) -> str:
     names, else a question near the end, if the reply is short or starts with yes or no, else the
     last statement, if the reply is a word or two. Empty if there is none, or if the reply is longer
     or a question."""
-    reply = normalize("NFKC", reply)
+    reply = _BRACKETED.sub(r"\1", normalize("NFKC", reply))
     width = count_columns(reply, REPLY)
     if not text or width >= REPLY or "\n" in reply or is_question(reply) or reply.endswith("呢"):
         return ""
