@@ -38,6 +38,15 @@ def test_scripted_calls_arrive_unchanged_in_the_chat_completions_sdk(upstream) -
         assert [c.id for c in calls] == ["call_1", "own_id"]
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_model_whose_name_holds_half_a_character_is_answered(upstream, is_streamed) -> None:
+    """The provider broke off without an answer."""
+    body = json.dumps({"model": "m\udcff", "messages": ASK, "stream": is_streamed})
+    answer = httpx.post(f"{upstream.url}/v1/chat/completions", content=body)
+    text = answer.text.partition("data: ")[2].partition("\n")[0] if is_streamed else answer.text
+    assert json.loads(text)["model"] == "m\udcff"
+
+
 def test_scripted_calls_arrive_unchanged_in_the_responses_sdk(upstream) -> None:
     with openai.OpenAI(base_url=f"{upstream.url}/v1", api_key="k") as client:
         answer = client.responses.create(model="m", input="hi")

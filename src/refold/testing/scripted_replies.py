@@ -83,7 +83,12 @@ def encode_reply(reply: Reply, path: str, body: Any) -> bytes:
     if form is None:
         return b"{}"
     value = _error(reply) if reply.status >= 300 else form(reply, _model(path, body))
-    return json.dumps(value, ensure_ascii=False).encode()
+    return _write_json(value)
+
+
+def _write_json(value: Any) -> bytes:
+    """Return *value* as JSON in UTF-8. Lone surrogates, which UTF-8 lacks, are escaped."""
+    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def _model(path: str, body: Any) -> str:
@@ -301,7 +306,7 @@ def events(path: str, answer: JsonObject, asked: Any) -> tuple[bytes, ...]:
 def event(value: Any, name: str = "") -> bytes:
     """Encode a server-sent event with JSON data."""
     head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json.dumps(value, ensure_ascii=False)}\n\n".encode()
+    return f"{head}data: ".encode() + _write_json(value) + b"\n\n"
 
 
 def _words(text: str | None) -> list[str]:
