@@ -407,6 +407,17 @@ def test_a_compaction_is_an_opentelemetry_span():
     provider.shutdown()
 
 
+def test_half_a_character_in_the_text_of_a_span_is_escaped():
+    """No exporter could encode the span, and those sent with it were lost, too."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    listen = spans(provider.get_tracer("test"))
+    compactor(on_event=listen, before=lambda *_: Veto("not \udcff"))(conversation(40))
+    (span,) = exporter.get_finished_spans()
+    assert span.attributes["refold.vetoed"] == "not \\udcff"
+    provider.shutdown()
+
+
 def test_spans_without_a_tracer_provider_do_not_fail():
     assert compactor([Summarize(keep=6)], on_event=spans())(conversation(40)).edits
 

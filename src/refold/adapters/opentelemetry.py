@@ -1,5 +1,7 @@
 """Compactions as spans: `Compactor(..., on_event=spans())`. Needs the extra `otel`."""
 
+from collections.abc import Mapping
+
 from opentelemetry import trace
 from opentelemetry.trace import Tracer
 
@@ -24,19 +26,21 @@ def spans(tracer: Tracer | None = None) -> OnEvent:
 def _span(tracer: Tracer, ended: CompactionEnded) -> None:
     span = tracer.start_span(f"refold.{ended.action}", start_time=_nanoseconds(ended.started_at))
     span.set_attributes(
-        {
-            "refold.run": ended.run,
-            "refold.actor": ended.actor,
-            "refold.tokens.before": ended.before,
-            "refold.tokens.after": ended.after,
-            "refold.edits": len(ended.edits),
-            "refold.calls": ended.calls,
-            "refold.cost": ended.cost,
-            "refold.vetoed": ended.veto,
-        }
+        _as_valid(
+            {
+                "refold.run": ended.run,
+                "refold.actor": ended.actor,
+                "refold.tokens.before": ended.before,
+                "refold.tokens.after": ended.after,
+                "refold.edits": len(ended.edits),
+                "refold.calls": ended.calls,
+                "refold.cost": ended.cost,
+                "refold.vetoed": ended.veto,
+            }
+        )
     )
     for attempt in ended.attempts:
-        attributes: dict[str, str | int] = {
+        attributes: dict[str, str | int | float] = {
             "by": attempt.by,
             "outcome": attempt.outcome,
             "reason": attempt.reason,
@@ -45,8 +49,16 @@ def _span(tracer: Tracer, ended: CompactionEnded) -> None:
             "model": attempt.model,
             "prompt": attempt.prompt,
         }
-        span.add_event("refold.edits", attributes, timestamp=_nanoseconds(ended.ended_at))
+        span.add_event("refold.edits", _as_valid(attributes), _nanoseconds(ended.ended_at))
     span.end(end_time=_nanoseconds(ended.ended_at))
+
+
+def _as_valid(attributes: Mapping[str, str | int | float]) -> dict[str, str | int | float]:
+    """Return attributes with lone surrogates, which OTLP cannot encode, as escapes."""
+    return {
+        name: value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+        for name, value in attributes.items()
+    }
 
 
 def _nanoseconds(seconds: float) -> int:

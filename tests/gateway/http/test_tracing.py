@@ -121,6 +121,15 @@ def test_a_span_contains_no_conversation_text_and_no_key() -> None:
         assert secret not in text
 
 
+def test_half_a_character_in_a_models_name_is_escaped() -> None:
+    """No exporter could encode the span, and those sent with it were lost, too."""
+    with Traced() as traced:
+        body = json.dumps(chat(1) | {"model": "m\udcff"})
+        httpx.post(f"{traced.gateway.url}/v1/chat/completions", content=body, timeout=60)
+        span = traced.one()
+    assert (span.name, span.attributes["gen_ai.request.model"]) == ("chat m\\udcff", "m\\udcff")
+
+
 def test_the_clients_trace_is_continued_and_the_upstream_gets_our_span_id() -> None:
     with Traced() as traced:
         traced.post(chat(1), traceparent=PARENT, tracestate=STATE)

@@ -245,14 +245,15 @@ class Tracing:
 
 def _set_attributes(span: "Span", api: str, entry: AccessLogEntry, failure: str) -> None:
     """Set the attributes of a span that ends. *failure* is the type of the error that ended it."""
-    if entry.model:
-        span.update_name(f"{_operation_name(api)} {entry.model}")
+    model = entry.model.encode(errors="backslashreplace").decode()  # no lone surrogates in OTLP
+    if model:
+        span.update_name(f"{_operation_name(api)} {model}")
     error = failure or (
         "cut" if entry.upstream_broke_off else "gone" if entry.client_disconnected else ""
     )
     error = error or (str(entry.status) if entry.status >= 400 else "")
     attributes: dict[str, Any] = {
-        "gen_ai.request.model": entry.model,
+        "gen_ai.request.model": model,
         "http.response.status_code": entry.status,
         "error.type": error,
         "refold.upstream": entry.upstream,
