@@ -4,7 +4,8 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from time import monotonic
 
 import pytest
@@ -234,6 +235,30 @@ def test_c5_a_retry_after_a_refusal_waits_for_a_hanging_store_until_the_deadline
             assert store.most == 1
         finally:
             store.slow.set()
+
+
+@pytest.mark.parametrize("trouble", ["deadline", "store", "resting"])
+def test_a_token_count_from_memory_leaves_the_conversation_as_it_is(trouble: str):
+    """It became the conversation's latest request, whose cached prefix and model decide when the
+    next one is compacted; while the store failed it could be compacted itself."""
+    store = Clocked()
+    with Driver(store) as driver:
+        driver(anthropic_request(60))
+        (conversation,) = driver.pipeline.conversations
+        shown = conversation.shown.ids.copy()
+        latest, counted = conversation.latest, anthropic_request(90, model="claude-haiku-4-5")
+        count = replace(build_incoming(counted), path="/v1/messages/count_tokens")
+        store.down = trouble == "store"
+        if trouble == "resting":
+            for _ in range(3):
+                driver.pipeline.resources.breaker.record_failure("store")
+        is_busy = trouble == "deadline"
+        held = conversation.lock if is_busy else nullcontext()
+        with held, driver.with_timeout(2.0 if is_busy else 60.0):
+            out = driver.run(driver.pipeline.prepare_count(count))
+        assert (out.outcome, out.reason) == ("failed", trouble)
+        assert out.edits and len(out.body) < len(counted)
+        assert conversation.latest is latest and conversation.shown.ids == shown
 
 
 def test_c5_all_waits_for_the_store_count_against_the_deadline():

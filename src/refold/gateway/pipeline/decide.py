@@ -18,7 +18,15 @@ from refold.gateway.conversations.conversations import (
     count_unedited,
 )
 from refold.gateway.conversations.workers import DeadlineExceeded
-from refold.gateway.exchange import APIS, Headers, Incoming, Outcome, Outgoing, is_auxiliary
+from refold.gateway.exchange import (
+    APIS,
+    Headers,
+    Incoming,
+    Outcome,
+    Outgoing,
+    is_auxiliary,
+    is_token_count,
+)
 from refold.gateway.logs import log_passthrough
 from refold.gateway.pipeline.compaction import (
     compact_if_due,
@@ -125,18 +133,22 @@ def decide_count(resources: Resources, incoming: Incoming, progress: Progress) -
     turn = progress.turn = open_turn(resources, incoming, payload, is_kept=False)
     if turn.in_memory:
         return decide_from_memory(turn, "resting", without_store=False)
-    with turn.hold(resources.settings.decide_timeout_seconds / 2):
+    return _show_count(turn, "edited", "shown")
+
+
+def _show_count(turn: Turn, outcome: Outcome, reason: str) -> Outgoing:
+    """Return the token count request for the conversation as it is shown."""
+    with turn.hold(turn.resources.settings.decide_timeout_seconds / 2):
         view = turn.compactor.show(turn.payload)
     if not view.visible_edits:
-        return Outgoing(incoming.body)
-    before, after = count_unedited(view), view.tokens
+        return Outgoing(turn.incoming.body)
     return Outgoing(
         view.encode(turn.payload),
         _visible_ids(view),
-        before,
-        after,
-        "edited",
-        "shown",
+        count_unedited(view),
+        view.tokens,
+        outcome,
+        reason,
         model=turn.model,
     )
 
@@ -147,12 +159,14 @@ def decide_from_memory(turn: Turn, reason: str, *, without_store: bool) -> Outgo
     Without these, signed thinking would lose the prefix that it is bound to, and a long history
     would not fit. *without_store*: the store has failed, so a compaction due at the hard level is
     made in memory too, and saved once the store is back. Otherwise a request without earlier edits
-    is unchanged.
+    is unchanged. For a token count nothing is compacted or kept.
     """
-    conversation = turn.conversation
-    if not conversation.shown.ids and not without_store:
+    conversation, is_count = turn.conversation, is_token_count(turn.incoming.path)
+    if not conversation.shown.ids and (is_count or not without_store):
         return Outgoing(turn.incoming.body, outcome="failed", reason=reason)
     turn = replace(turn, in_memory=True)
+    if is_count:
+        return _show_count(turn, "failed", reason)
     with turn.hold(turn.resources.settings.decide_timeout_seconds / 2):
         conversation.shown.is_interrupted |= without_store
         view = turn.show()
