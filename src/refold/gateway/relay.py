@@ -24,6 +24,7 @@ from refold.gateway.exchange import (
 )
 from refold.gateway.http.client import HTTPClient, Response
 from refold.gateway.http.decoding import DecodingThreads
+from refold.gateway.http.model_field import read_model_field
 from refold.gateway.http.request import (
     Receive,
     UpstreamRequest,
@@ -31,7 +32,6 @@ from refold.gateway.http.request import (
     client_headers,
     generation_api,
     iter_body,
-    parse_object,
     read_body,
     request_model,
     upstream_headers,
@@ -329,7 +329,7 @@ class Relay:
         plain: bytes | None = raw
         if encoding := decode_header(head.get(b"content-encoding")):
             plain = await self._decoding.decode(raw, encoding, self._limits.body_bytes)
-        model = request_model(head.path, parse_object(plain)) if self._routes_by_model else ""
+        model = request_model(head.path, read_model_field(plain)) if self._routes_by_model else ""
         upstream = self._choose(head, candidates, model, writer)
         call = Call(head, api, writer, upstream, raw, started, trace_headers)
         if not api:
@@ -339,7 +339,7 @@ class Relay:
             return
         outgoing = await self._prepare(call, raw, plain)
         is_parsed = trace_headers and len(plain or b"") <= _MAX_TRACED_BYTES
-        body = parse_object(plain) if is_parsed else {}
+        body = read_model_field(plain) if is_parsed else {}
         entry.model = (outgoing.model or model or request_model(head.path, body))[:200]
         if outgoing.response is not None:
             self._log_outgoing(call)
