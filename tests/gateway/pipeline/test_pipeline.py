@@ -849,3 +849,15 @@ def test_moved_cache_marks_do_not_change_the_identity_of_messages():
         second.transcript.tips
         == Transcript.of(open_payload(anthropic_request(6, mark=False)).decode()).tips
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "fields"),
+    [("delta", {"previous_response_id": "r", "input": "Go on."}), ("empty", {"input": []})],
+)
+def test_a_request_that_passes_once_read_names_its_model(reason: str, fields: dict[str, Any]):
+    """The access log lacked it."""
+    body = json.dumps({"model": "gpt-5.1", **fields}).encode()
+    with Driver() as driver:
+        out = driver(body, "openai_responses")
+        assert (out.reason, out.model, out.body) == (reason, "gpt-5.1", body)

@@ -98,10 +98,12 @@ def decide(resources: Resources, incoming: Incoming, progress: Progress) -> Outg
         is_refused = field in resources.settings.refuse
         response = refuse_server_history(field, payload.body) if is_refused else None
         if response is None:
-            return Outgoing(incoming.body, outcome="opaque", reason="delta")
+            return Outgoing(
+                incoming.body, outcome="opaque", reason="delta", model=model_of(payload)
+            )
         return Outgoing(incoming.body, outcome="refused", reason=field, response=response)
     if not len(payload):
-        return Outgoing(incoming.body, reason="empty")
+        return Outgoing(incoming.body, reason="empty", model=model_of(payload))
     kind = request_kind(incoming, payload)
     if kind not in ("", "compaction", "memory"):
         return Outgoing(incoming.body, outcome="side", reason=kind, model=model_of(payload))
