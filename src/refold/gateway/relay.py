@@ -271,14 +271,16 @@ class Relay:
         """Return whether to read the body of a request that is not for a model's answer.
 
         It is read for the model's name if that decides (in JSON of a declared size up to
-        `body_bytes`, and on auxiliary paths), and to count the edited conversation."""
+        `body_bytes`, on auxiliary paths also of an undeclared one), and to count the edited
+        conversation."""
         if head.method != "POST" or not head.has_body or request_model(head.path, {}):
             return False
         is_small = head.length is not None and head.length <= self._limits.body_bytes
         if not any(upstream.models for upstream in candidates):
             return is_token_count(head.path) and (is_small or head.length is None)
         is_json = b"json" in head.get(b"content-type").lower()
-        return is_auxiliary(head.path) or (is_small and is_json)
+        is_read = is_auxiliary(head.path) and (is_small or head.length is None)
+        return is_read or (is_small and is_json)
 
     async def _answer_unread(
         self,
