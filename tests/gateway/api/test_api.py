@@ -776,6 +776,13 @@ def test_other_invalid_requests_are_answered_with_their_status_and_error_code(
     assert read_refusal(still.get("sessions", other="x")) == (400, "bad_request")
     for name in ("query", "client", "project", "model"):  # PostgreSQL takes no NUL
         assert read_refusal(still.get("overview", **{name: "a\0b"})) == (400, "bad_request")
+    for blank in (" ", "\n"):  # a blank query found every line, blank words pinned the message
+        for query in ("", blank):
+            for ask, name in ((still.get, "search"), (still.post, "recall")):
+                refused = ask(name, session=session, query=query)
+                assert read_refusal(refused) == (400, "bad_request")
+        refused = still.post("pin", session=session, message=0, words=blank)
+        assert read_refusal(refused) == (400, "bad_request")
     assert read_refusal(still.get("sessions", limit=["1", "2"])) == (400, "bad_request")
     assert read_refusal(still.post("preview", to=5)) == (400, "bad_request")
     assert read_refusal(still.post("preview", request={})) == (422, "unreadable")

@@ -19,6 +19,7 @@ from refold.core.view import View
 from refold.edits import Edit
 from refold.errors import EditError, StoreError
 from refold.gateway.api.api_types import (
+    EMPTY_OR_NOT_BLANK,
     AboutSession,
     AcceptAnswer,
     AcceptArguments,
@@ -282,7 +283,12 @@ class PinArguments(OfSession):
 
     message: Offset
     words: Annotated[
-        str, about("Words of that message; empty: the whole message.", max_length=4_000)
+        str,
+        about(
+            "Words of that message; empty: the whole message.",
+            max_length=4_000,
+            pattern=EMPTY_OR_NOT_BLANK,
+        ),
     ] = ""
 
 

@@ -32,6 +32,8 @@ def about(description: str, **limits: Any) -> Meta:
 
 Count = Annotated[int, Meta(ge=0)]
 Tokens = Annotated[Count, about("Tokens, as the provider is expected to count them.")]
+NOT_BLANK, EMPTY_OR_NOT_BLANK = r"\S", r"^(?![\s\S])|\S"
+"""Patterns of texts that do not consist of white space, in the dialects of Python and JSON Schema."""
 Name = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 SessionId = Annotated[Name, about("A session's id, as `sessions` lists it.")]
 EditId = Annotated[str, Meta(pattern="^[0-9a-f]{4,16}$")]
@@ -224,7 +226,7 @@ class RestoreArguments(OfSession):
 class RecallArguments(ConversationArguments, kw_only=True):
     """A conversation, and what to search for in its hidden text."""
 
-    query: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    query: Annotated[str, Meta(max_length=2_000, pattern=NOT_BLANK)]
     limit: Annotated[int, Meta(ge=1, le=100)] = 10
 
 

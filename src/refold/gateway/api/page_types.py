@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from refold.edits import LossKind, Outcome
 from refold.gateway.api.api_types import (
+    NOT_BLANK,
     PART,
     Answer,
     CallNumber,
@@ -61,7 +62,7 @@ class TextArguments(OfSession):
 class SearchArguments(OfSession):
     """A session, and the words to find."""
 
-    query: Annotated[str, about("Words to find.", min_length=1, max_length=500)]
+    query: Annotated[str, about("Words to find.", max_length=500, pattern=NOT_BLANK)]
 
 
 class Levels(Answer):

@@ -203,7 +203,7 @@ export async function showPreview(root, route) {
     };
     const row = create("li");
     const pin = () => guard(async () => {
-      const done = await post("pin", { session: id, message, words: text.length > MOST_WORDS ? "" : text });
+      const done = await post("pin", { session: id, message, words: text.length > MOST_WORDS ? "" : text.trim() });
       session.pins = done.pins;
       pinned.add(text);
       settled.set(text, loss);
