@@ -129,8 +129,11 @@ class Browser:
             "deviceScaleFactor": 0,
             "mobile": False,
         }
-        command = "Emulation.setDeviceMetricsOverride"
-        self.ask("POST", "/goog/cdp/execute", {"cmd": command, "params": wanted})
+        self.command("Emulation.setDeviceMetricsOverride", **wanted)
+
+    def command(self, name: str, **parameters: Any) -> Any:
+        """Return the result of a command of Chromium's DevTools."""
+        return self.ask("POST", "/goog/cdp/execute", {"cmd": name, "params": parameters})
 
     def save_screenshot(self, path: Path, width: int = 1_280) -> None:
         """Save the whole page as a PNG file."""

@@ -242,6 +242,31 @@ def wait_for_sessions(at: ApiGateway, count: int) -> list[dict]:
     return at.get("overview").json()["sessions"]
 
 
+REFUSE_STORAGE = """
+for (const name of ["localStorage", "sessionStorage"])
+  Object.defineProperty(window, name, { get() { throw new DOMException("denied", "SecurityError"); } });
+"""
+
+
+def test_the_page_works_in_a_browser_that_refuses_to_store_anything(browser: Browser) -> None:
+    """It stayed blank with all site data blocked."""
+    with serve_api(record="7d", prices=RATES, windows=WINDOWS) as at:
+        script = browser.command("Page.addScriptToEvaluateOnNewDocument", source=REFUSE_STORAGE)
+        try:
+            browser.open(f"{at.served.url}/refold/")
+            browser.type("#token", TOKEN)
+            browser.click("#entry button")
+            browser.find(".setup")
+            browser.click("#theme")
+            assert wait_for_script(browser, "document.documentElement.dataset.theme !== undefined")
+            browser.press("?")
+            browser.click("#keys-off")
+            assert not complaints(browser)
+        finally:
+            browser.command("Page.removeScriptToEvaluateOnNewDocument", **script)
+            browser.open("about:blank")
+
+
 def test_a_newcomer_gives_the_token_sets_an_agent_up_and_sees_its_first_call(
     browser: Browser,
 ) -> None:

@@ -4,7 +4,25 @@ const KEY = "refold-admin-token";
 const TOKEN = /^[\x20-\x7e]+$/; // characters that a header can carry
 const TRIES = 40; // attempts to reach the process of the gateway that can answer
 const BUSY_TRIES = 4; // attempts while it is busy, one second apart
-let token = sessionStorage.getItem(KEY); // stored once the gateway has accepted it
+
+/** The value of *name* in a storage ("localStorage", "sessionStorage"), or null; null too if the browser refuses it. */
+export function recall(storage, name) {
+  try {
+    return window[storage].getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+/** Store a text, or with null remove it. Nothing is remembered if the browser refuses it, as with all site data blocked. */
+export function remember(storage, name, text) {
+  try {
+    if (text === null) window[storage].removeItem(name);
+    else window[storage].setItem(name, text);
+  } catch {} // the page works without
+}
+
+let token = recall("sessionStorage", KEY); // stored once the gateway has accepted it
 if (token !== null && !TOKEN.test(token)) forgetToken();
 
 class Refused extends Error {
@@ -22,7 +40,7 @@ export function useToken(text) {
 }
 export function forgetToken() {
   token = null;
-  sessionStorage.removeItem(KEY);
+  remember("sessionStorage", KEY, null);
 }
 
 // If only another process of the gateway can answer, retry over new connections until one reaches it. If the gateway
@@ -36,7 +54,7 @@ async function send(path, options = {}, tries = TRIES) {
     throw new Error("The gateway cannot be reached.", { cause: error });
   });
   if (answer.ok) {
-    if (current && current === token) sessionStorage.setItem(KEY, current);
+    if (current && current === token) remember("sessionStorage", KEY, current);
     return answer;
   }
   const error = await answer.json().then((body) => body.error, () => null);

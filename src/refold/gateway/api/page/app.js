@@ -1,5 +1,5 @@
 // The frame around the views: routes, keyboard shortcuts, connection status, theme and token.
-import { canBeToken, follow, forgetToken, hasToken, queryOf, useToken } from "./api.js";
+import { canBeToken, follow, forgetToken, hasToken, queryOf, recall, remember, useToken } from "./api.js";
 import { button, byId, copy, create, put, say } from "./dom.js";
 import { clockWithSeconds } from "./format.js";
 import { showSessions } from "./sessions.js";
@@ -169,7 +169,7 @@ byId("theme").addEventListener("click", () => {
   const now = document.documentElement.dataset.theme ?? (isDark ? "dark" : "light");
   const next = now === "dark" ? "light" : "dark";
   setTheme(next);
-  localStorage.setItem(THEME, next);
+  remember("localStorage", THEME, next);
   window.dispatchEvent(new Event("resize")); // redraws the canvas in the new colours
 });
 
@@ -177,10 +177,12 @@ const KEYS = [["/", "Search all sessions"], ["S", "Switch view: sent, original, 
   ["J K", "Next or previous row"], ["P", "Pin or unpin a message"], ["Enter", "Open or close"], ["U", "Undo the last edit"],
   ["N", "Next edit or match (Shift: previous)"], ["Y", "Copy link"], ["G", "Go to a message (#7) or call (call 7)"], ["Esc", "Back or close"]];
 
+const areKeysOff = () => recall("localStorage", KEYS_OFF) === "1";
+
 function showKeys() {
   const off = create("input", { type: "checkbox", id: "keys-off" });
-  off.checked = localStorage.getItem(KEYS_OFF) === "1";
-  off.addEventListener("change", () => localStorage.setItem(KEYS_OFF, off.checked ? "1" : ""));
+  off.checked = areKeysOff();
+  off.addEventListener("change", () => remember("localStorage", KEYS_OFF, off.checked ? "1" : ""));
   const dialog = create("dialog", { "aria-label": "Keyboard shortcuts" }, create("h2", {}, "Keyboard shortcuts"),
     create("dl", {}, ...KEYS.flatMap(([name, text]) => [create("dt", {}, create("kbd", {}, name)), create("dd", {}, text)])),
     create("div", { class: "row" }, create("label", { class: "row" }, off, "Turn off single-key shortcuts"),
@@ -204,7 +206,7 @@ document.addEventListener("keydown", (event) => {
     if ((event.key === "Enter" || event.key === "f") && view.key(event)) event.preventDefault();
     return;
   }
-  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || localStorage.getItem(KEYS_OFF) === "1") return;
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || areKeysOff()) return;
   if (event.key === "/") byId("query").focus();
   else if (event.key === "?") showKeys();
   else if (event.key.toLowerCase() === "y") copy(location.href).then(() => say("Link copied"));
@@ -219,7 +221,7 @@ byId("search-all").addEventListener("submit", (event) => {
 
 // --- start -------------------------------------------------------------------------------------
 
-setTheme(localStorage.getItem(THEME) ?? "");
+setTheme(recall("localStorage", THEME) ?? "");
 byId("host").textContent = location.host;
 window.addEventListener("hashchange", route);
 window.addEventListener("pagehide", stopFollowing);
