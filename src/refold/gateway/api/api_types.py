@@ -33,7 +33,7 @@ def about(description: str, **limits: Any) -> Meta:
 Count = Annotated[int, Meta(ge=0)]
 Tokens = Annotated[Count, about("Tokens, as the provider is expected to count them.")]
 NOT_BLANK, EMPTY_OR_NOT_BLANK = r"\S", r"^(?![\s\S])|\S"
-"""Patterns of texts that do not consist of white space, in the dialects of Python and JSON Schema."""
+"""Patterns of texts that do not consist of white space, for Python and JSON Schema."""
 Name = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 SessionId = Annotated[Name, about("A session's id, as `sessions` lists it.")]
 EditId = Annotated[str, Meta(pattern="^[0-9a-f]{4,16}$")]
