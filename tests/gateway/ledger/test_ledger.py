@@ -819,6 +819,26 @@ def test_a_batch_whose_commit_reply_is_lost_is_booked_once(tmp_path, kind, reque
         assert sum((sums for _, sums in reader.entries()), Sums()).summaries == 4
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_line_with_an_invalid_value_does_not_stop_the_lines_behind_it(tmp_path, kind, request):
+    """Its batch was tried again for ever, and nothing more was booked."""
+    place = request.getfixturevalue("url") if kind == "postgresql" else str(tmp_path / "a.db")
+    database, counters = open_ledger_database(place), Counters()
+    parts = Ledger(database), Sessions(database, time.time), CallLog(database)
+    transcripts = open_transcripts(":memory:", None, time.time)
+    writer = LedgerWriter(Accounting(lambda _: RATES), *parts, counters, transcripts, pause=0.0)
+    for name, dollars in (("a", 0.5), ("b", 1e9), ("c", 0.5)):
+        writer.book(SummaryCost(0.0, "t", "s", name, 1, dollars))
+    writer.book(SummaryCost(3_600.0, "t", "s", "d", 1, 0.5))
+    writer.close(300)
+    assert counters.get("ledger_failures", doing="write") == 1
+    with closing(open_ledger(place)) as reader:
+        assert [key.model for key, _ in reader.entries()] == ["a", "c", "d"]
+        assert not [
+            name for (name,) in reader._read("SELECT id FROM refold_batches") if "." in name
+        ]
+
+
 def test_a_call_that_cannot_be_accounted_for_is_counted_and_skipped():
     book, counters = Book(), Counters()
 

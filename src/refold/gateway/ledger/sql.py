@@ -175,6 +175,15 @@ class Batch(NamedTuple):
     last: str
     """Name of the same process's previous batch; empty for the first."""
 
+    def split(self) -> list["Batch"]:
+        """Return a batch for each line, with names by which each is added once, too."""
+        parts: list[tuple[Any, Any, Any]] = [
+            ({key: sums}, {}, ()) for key, sums in self.entries.items()
+        ]
+        parts += [({}, {step: calls}, ()) for step, calls in self.lengths.items()]
+        parts += [({}, {}, (row,)) for row in self.rows]
+        return [Batch(*part, f"{self.name}.{at}", "") for at, part in enumerate(parts)]
+
 
 class Ledger(Tables):
     """The net ledger in a database."""
@@ -205,6 +214,11 @@ class Ledger(Tables):
             for statement, each in kinds.items():  # not one round trip per row
                 each.sort(key=itemgetter(0))  # in one order, so that writers do not deadlock
                 self._execute_many(connection, statement, each)
+
+    def forget_batches(self, names: Iterable[str]) -> None:
+        """Forget that batches of these names were added. Raises `StoreError`."""
+        with self._database.transaction(edits=False) as connection:
+            self._execute_many(connection, FORGET_BATCH, [(name,) for name in names])
 
     def entries(self, since: int = 0) -> Iterator[Entry]:
         """Yield every line from the hour *since* (seconds since 1970) on, in the order of keys.
@@ -244,6 +258,35 @@ class Ledger(Tables):
     def survival(self) -> CallCounts:
         """Return the statistics of how long sessions are. Raises `StoreError`."""
         return CallCounts(dict(self._read(READ_LENGTHS)))
+
+
+def add_batch(ledger: Ledger, batch: Batch, report: Callable[[Exception], None]) -> None:
+    """Add a batch. If the database takes one of its values for invalid, the lines are added one by
+    one, and *report* is called with the error of each that is lost. Raises `StoreError`."""
+    try:
+        ledger.add(*batch)
+    except (StoreError, OverflowError) as error:
+        if not _is_invalid(error):
+            raise
+        lines = batch.split()
+        for line in lines:
+            try:
+                ledger.add(*line)
+            except (StoreError, OverflowError) as lost:
+                if not _is_invalid(lost):
+                    raise
+                report(lost)
+        ledger.forget_batches(line.name for line in lines)
+
+
+_INVALID = {"DataError", "IntegrityError", "OverflowError", "UnicodeEncodeError"}
+"""Names of errors about a value, by PEP 249 and Python."""
+
+
+def _is_invalid(error: BaseException) -> bool:
+    """Return whether an error is about a value, so that the same write can never succeed."""
+    cause = (error.__context__ or error) if isinstance(error, StoreError) else error
+    return any(kind.__name__ in _INVALID for kind in type(cause).__mro__)
 
 
 def add_sums(

@@ -195,7 +195,8 @@ class LedgerWriter:
         return self._names[call.session]
 
     def _write(self) -> None:
-        """Write what waits. A failed batch is retried unchanged, since it may have been written."""
+        """Write what waits. A failed batch is retried unchanged, since it may have been written;
+        lines with an invalid value are lost."""
         self._pending = {key: [add_up(parts)] for key, parts in self._pending.items()}
         while self._batch or self._pending or self._rows:
             if self._batch is None:
@@ -203,7 +204,8 @@ class LedgerWriter:
                 rows = [(ADD[type(row)], row) for row in self._rows]
                 self._batch = Batch(entries, self._lengths, rows, uuid4().hex, self._last)
                 self._pending, self._rows, self._lengths = {}, [], Counter()
-            self.ledger.add(*self._batch)
+            lose = partial(report_ledger_failure, self._counters, "write")
+            sql.add_batch(self.ledger, self._batch, lose)
             self._last, self._batch = self._batch.name, None
 
     def _refresh(self) -> None:
