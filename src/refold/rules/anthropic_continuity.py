@@ -128,7 +128,7 @@ def find_unbound_thinking(before: Request, after: Request) -> Iterator[Fault]:
     head, prefixes, reported = _find_changed_head(before, after), defaultdict(set), set[int]()
     for thought in was.thoughts:
         prefixes[thought.signature].add(thought.prefix)
-    count_alike = cache(lambda start: common_length(was.parts[start:], now.parts[1:]))
+    count_alike = cache(lambda: _count_alike(was.parts, now.parts[1:]))
     for thought in now.thoughts:
         earlier = prefixes[thought.signature]
         if thought.at not in reported and (
@@ -170,13 +170,13 @@ def _holds(
     common: int,
     thought: Thought,
     earlier: Collection[int],
-    count_alike: Callable[[int], int],
+    count_alike: Callable[[], Sequence[int]],
 ) -> bool:
     """Return whether the prefix of a thought in *now* agrees with the one it was signed for.
 
     *common*: number of parts in the common prefix of both requests. *earlier*: numbers of parts
     before this thought in the previous request, empty if it is new. *count_alike* returns how many
-    parts from a position of the previous request on equal those after the current compaction block.
+    parts from each position of the previous request on equal those after the compaction block.
     """
     if now.compaction in (None, was.compaction):
         if earlier:
@@ -184,8 +184,23 @@ def _holds(
         return common == len(was.parts) <= thought.prefix
     between = thought.prefix - 1  # only the parts after a new compaction block can be compared
     return not earlier or any(
-        end >= between and count_alike(end - between) >= between for end in earlier
+        end >= between and count_alike()[end - between] >= between for end in earlier
     )
+
+
+def _count_alike(parts: Sequence[object], others: Sequence[object]) -> Sequence[int]:
+    """Return how many items from each position of *parts*, and from its end, on equal the first
+    *others*, in linear time (Z algorithm)."""
+    items = (*others, None, *parts)
+    counts, start, stop = [0] * len(items), 0, 0
+    for at in range(1, len(items)):
+        count = max(0, min(counts[at - start], stop - at))
+        while at + count < len(items) and items[count] == items[at + count]:
+            count += 1
+        counts[at] = count
+        if at + count > stop:
+            start, stop = at, at + count
+    return [*counts[len(others) + 1 :], 0]
 
 
 # --- AN-10 -----------------------------------------------------------------------------------
