@@ -13,7 +13,7 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.strategies import Summarize
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.heuristic.identifiers import candidate_names, find_names
+from refold.summarizers.heuristic.identifiers import candidate_names, find_names, split_words
 from refold.text.clip import MAX_SCANNED, clip_scanned
 from refold.text.failures import failure_lines, find_error_line, is_failure, read_exit_code
 from refold.text.plain import plain_text, terms, without_escapes
@@ -260,3 +260,8 @@ def test_a_path_with_a_tilde_and_its_absolute_path_are_one_file():
         *(Message("assistant", (edit,)), Message("tool", (done[1],))),
     ]
     assert states_of(collect(messages)) == {"/home/ann/.config/bar.json": "modified"}
+
+
+def test_a_capitalised_word_of_three_letters_is_a_word():
+    """`get` and `GET` were words, `Get` was not."""
+    assert split_words("Get GET getFooBar v2Api It") == {"get", "foo", "bar", "api"}

@@ -31,7 +31,7 @@ _DIGITS = re.compile(r"[\d.,:/_-]+")
 _JOINED = re.compile(r"[\w$@][./_:\-][\w$@]")
 _HYPHENATED = re.compile(r"[A-Za-z]?[a-z]+(?:-[a-z]+)+")
 _TAG = re.compile(r"/\w+")
-PIECE = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
+PIECE = re.compile(r"[A-Z][a-z]{2,}|[a-z]{3,}|[A-Z]{3,}|[^\W\d_a-zA-Z]{2,}")
 """A word, or a word inside a compound name."""
 _HANDLE = re.compile(r"\bedit [0-9a-f]{8}\b")
 """The reference to an edit in a stub of Refold. Callers may send stubs back as history."""
