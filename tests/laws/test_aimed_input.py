@@ -22,7 +22,7 @@ from math import log
 from re import _constants as names
 from re import _parser as parser
 from time import thread_time
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 import pytest
@@ -1092,6 +1092,27 @@ def test_a_history_is_cut_into_chunks_in_time_linear_in_its_length() -> None:
         return View.of(turn * many)
 
     assert grows(lambda view: list(Chunked(size=1).chunks(view)), talk, (500, 2_000)) <= WORST
+
+
+def test_the_rules_of_requests_behind_a_summary_are_read_once() -> None:
+    """They were read again in each of the passes that fit a summary, and by the state behind it:
+    five times."""
+    requests = [user(f"Never touch table_{at}. Use tabs in file_{at}. " * 9) for at in range(8)]
+    view = View.of([m for asked in requests for m in (asked, Message("assistant", (Text("ok"),)))])
+    readings = list[FrameType]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        is_call = event == "call" and frame.f_code is lexicon.find_constraints.__code__
+        if is_call and all(frame is not before for before in readings):  # a generator goes on
+            readings.append(frame)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        assert drive(RuleSummary()(view, 0, 4, 500)).text
+    finally:
+        sys.setprofile(before)
+    assert len(readings) <= 2 * len(requests)
 
 
 @pytest.mark.parametrize(("text", "step"), [("part {}", 1), ("part", -1)])

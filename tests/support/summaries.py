@@ -7,7 +7,7 @@ from refold.messages import Message
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.earlier import read_earlier_summaries
-from refold.summarizers.heuristic.state import State, read_state
+from refold.summarizers.heuristic.state import State, drop_superseded, read_state
 from refold.summarizers.heuristic.steps import read_steps
 
 
@@ -19,6 +19,12 @@ def read_summary(text: str | None) -> State:
 def collect(messages: Sequence[Message], earlier: State | None = None) -> State:
     """Return the state of the work after *messages*, starting from *earlier*."""
     return read_state(read_steps(messages), earlier)
+
+
+def drop_shown(state: State, after: Sequence[Message]) -> None:
+    """Remove from *state* what the messages *after* the summary show again."""
+    steps = read_steps(after)
+    drop_superseded(state, steps, read_state(steps, State(todos=state.todos)))
 
 
 def states_of(state: State) -> dict[str, str]:

@@ -9,9 +9,7 @@ from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.shell import file_effects, find_actions, find_checks
-from refold.summarizers.heuristic.state import drop_superseded
-from refold.summarizers.heuristic.steps import read_steps
-from tests.support.summaries import collect, states_of
+from tests.support.summaries import collect, drop_shown, states_of
 
 
 def call(name, arguments, result=""):
@@ -405,7 +403,7 @@ def test_a_command_that_fails_later_is_listed_as_failed_and_not_as_done():
     assert actions.failed["python run.py"].outcome == 'failed: KeyError: "a"'
     assert actions.failed["python run.py"].times == 2
     state = run(*runs[:2])
-    drop_superseded(state, read_steps(call("bash", {"command": runs[2][0]}, runs[2][1])))
+    drop_shown(state, call("bash", {"command": runs[2][0]}, runs[2][1]))
     assert "python run.py" in state.actions.failed
     actions = run(*runs, ("python run.py", "dtype: category")).actions
     assert not actions.failed

@@ -11,11 +11,10 @@ from refold.summarizers.heuristic.answers import find_question
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.layout import render_state
 from refold.summarizers.heuristic.lexicon import find_conclusions, find_constraints
-from refold.summarizers.heuristic.state import drop_superseded
 from refold.summarizers.heuristic.steps import read_steps
 from refold.text.failures import find_error_line
 from tests.support.messages import assistant
-from tests.support.summaries import collect, read_summary, section, summarize
+from tests.support.summaries import collect, drop_shown, read_summary, section, summarize
 
 
 def call(name, result="ok", *, say="", is_error=False, **arguments):
@@ -136,16 +135,16 @@ def test_a_step_announced_before_a_later_request_is_not_open():
     assert "announced last: Let me read the pool." in list_open(messages)
     assert not list_open([*messages, user("Stop, do something else with the other file.")])
     state = collect(messages)
-    drop_superseded(state, read_steps([user("Stop, do something else with the other file.")]))
+    drop_shown(state, [user("Stop, do something else with the other file.")])
     assert not state.next_step
 
 
 def test_a_file_that_is_changed_and_tested_behind_the_summary_is_tested():
     state = collect([user("Go."), *call("Edit", file_path="a.py", old="x", new="y")])
     edit = call("Edit", file_path="a.py", old="y", new="z")
-    drop_superseded(state, list(read_steps(edit)))
+    drop_shown(state, edit)
     assert not state.files["a.py"].is_checked
-    drop_superseded(state, list(read_steps([*edit, *call("bash", "1 passed", command="pytest")])))
+    drop_shown(state, [*edit, *call("bash", "1 passed", command="pytest")])
     assert state.files["a.py"].is_checked
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -10,7 +11,9 @@ from refold.core.view import View
 from refold.messages import Message
 from refold.speakers import current_request, dialogue_share, segment_messages
 from refold.speakers.carriers import mark_sender
+from refold.summarizers.heuristic.actions import says_works
 from refold.summarizers.heuristic.blocks import Block, FileHistory, Work, iter_lines, read_work
+from refold.summarizers.heuristic.calls import read_boxes
 from refold.summarizers.heuristic.current_files import CurrentFile, read_files, render_current
 from refold.summarizers.heuristic.earlier import read_amendments, read_earlier_summaries
 from refold.summarizers.heuristic.excerpts import (
@@ -25,7 +28,7 @@ from refold.summarizers.heuristic.excerpts import (
     find_excerpts,
 )
 from refold.summarizers.heuristic.identifiers import iter_identifiers, split_words
-from refold.summarizers.heuristic.layout import CONVERSATION, render_state
+from refold.summarizers.heuristic.layout import CONVERSATION, iter_rules, render_state
 from refold.summarizers.heuristic.state import State, drop_superseded, read_state
 from refold.summarizers.heuristic.steps import Source, Step, read_source, read_spans, read_steps
 from refold.summarizers.heuristic.task import Task, read_task, read_task_hints, render_task
@@ -164,13 +167,19 @@ def _read_standing(
     summaries, without what the visible steps *after* them supersede. The requests in these and in
     the messages *beside* the summary are in sight, also as marked with the senders' *names*."""
     state = read_state(steps, earlier)
-    drop_superseded(state, after)
+    telling = [step for step in after if step.kind in {"call", "result"} or _tells_state(step)]
+    drop_superseded(state, after, read_state(telling, State(todos=state.todos)))
     seen = [step.text for step in (*read_steps(beside), *after) if step.kind == "request"]
     state.in_sight = frozenset(
         (*seen, *(mark_sender(name, text) for name in names for text in seen))
     )
     state.is_latest_current = not any(step.kind == "request" for step in after)
     return state
+
+
+def _tells_state(step: Step) -> bool:
+    """Return whether a request or an answer says something about files or the plan."""
+    return says_works(step.text) if step.kind == "request" else bool(read_boxes(step.text))
 
 
 def _keys_of(file: CurrentFile) -> frozenset[str]:
@@ -183,9 +192,10 @@ def write_summary(material: Material, max_tokens: int, count: Callable[[str], in
     most *max_tokens* tokens; empty if nothing fits. *count* counts a summary with its wrapper."""
     room, best = max_tokens - count(""), ""
     excerpts = find_excerpts(material.work, material.context, room)
+    in_sight = set(iter_rules(material.state.in_sight))
     add = cache(lambda *fixed: _add_excerpts(fixed, excerpts, material, max_tokens, count))
     for _ in range(MAX_FIT_PASSES):
-        text = add(*_write_fixed(material, room)) if room > 0 else ""
+        text = add(*_write_fixed(material, room, in_sight)) if room > 0 else ""
         over = count(text) - max_tokens
         if over <= 0 and len(text) <= len(best):
             break
@@ -229,13 +239,13 @@ def _join(standing: str, current: str, talk: str = "", excerpts: str = "") -> st
     return text.replace("<record>\n", "<\\record>\n")  # no quoted line may open a record
 
 
-def _write_fixed(material: Material, room: int) -> tuple[str, str]:
+def _write_fixed(material: Material, room: int, in_sight: AbstractSet[str]) -> tuple[str, str]:
     """Return the state of the work with the task, and the current text of files, each in its share
-    of *room* tokens."""
+    of *room* tokens. *in_sight* holds the rules of the requests in sight."""
     dialogue = material.context.dialogue
     share = STATE_SHARE + (STATE_SHARE_IN_CHATS - STATE_SHARE) * dialogue
     own = max(int(share * room), min(room, int(MIN_STATE_TOKENS * (1 - dialogue**2))))
-    state = render_state(material.state, own, 1 - dialogue)
+    state = render_state(material.state, own, 1 - dialogue, in_sight)
     task = render_task(material.task, int(TASK_SHARE * room))
     most = int(CURRENT_TEXT_SHARE * (room - 1_500))
 

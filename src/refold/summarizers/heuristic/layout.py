@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import groupby
 
@@ -124,13 +125,16 @@ def _split_questions(item: str) -> tuple[str, tuple[str, ...]]:
     return words, tuple(q for q in questions[:-1].split(" | ") if q != "-")
 
 
-def render_state(state: State, room: int, work: float = 1.0) -> str:
+def render_state(
+    state: State, room: int, work: float = 1.0, in_sight: AbstractSet[str] | None = None
+) -> str:
     """Write *state* in about *room* tokens. The most important sections get room first. Rules may
     take all of it, and the other sections still share at least half. Requests also get what the
     other sections leave. *work* is the share of turns that no person answers. In a chat the
-    dialogue is quoted instead of the requests alone."""
+    dialogue is quoted instead of the requests alone. *in_sight* holds the rules of the requests in
+    sight, if they were read before."""
     parts, rooms = dict[str, str](), dict[str, int]()
-    in_sight = set(_iter_rules(state.in_sight))
+    in_sight = set(iter_rules(state.in_sight)) if in_sight is None else in_sight
     rules = list(_rules(state, room - 4, in_sight))
     least = int(room * EARLIER_SHARE * work)
     if rules:
@@ -183,7 +187,7 @@ def render_state(state: State, room: int, work: float = 1.0) -> str:
 def _rules_of(sections: str) -> set[str]:
     """Return the rules stated by the requests in rendered sections."""
     items = (_MEDIA.sub("", _text_of(item), count=1) for item in sections.split("\n- ")[1:])
-    return set(_iter_rules(split_request(text)[0] for text in items))
+    return set(iter_rules(split_request(text)[0] for text in items))
 
 
 def _write_rules(rules: Iterable[str]) -> str:
@@ -208,7 +212,7 @@ def _iter_rows(texts: Iterable[str]) -> Iterator[str]:
     return (line.strip() for text in texts for line in text.split("\n"))
 
 
-def _iter_rules(requests: Iterable[str]) -> Iterator[str]:
+def iter_rules(requests: Iterable[str]) -> Iterator[str]:
     """Yield the rules that requests state, and the sentences that take rules back."""
     for text in requests:
         yield from (*find_constraints(text), *find_corrections(text))

@@ -232,10 +232,10 @@ def read_state(steps: Sequence[Step], earlier: State | None = None) -> State:
     return state
 
 
-def drop_superseded(state: State, after: Sequence[Step]) -> None:
-    """Remove from *state* what the steps after the summary show again: todos, check outcomes, fixed
-    failures, the next step, rules of finished commands."""
-    later, listed = read_state(after, State(todos=state.todos)), {t.id for t in state.todos} - {""}
+def drop_superseded(state: State, after: Sequence[Step], later: State) -> None:
+    """Remove from *state* what the steps after the summary, which lead to the state *later*, show
+    again: todos, check outcomes, fixed failures, the next step, rules of finished commands."""
+    listed = {todo.id for todo in state.todos} - {""}
     if any(step.kind in ("answer", "request") for step in after):
         state.next_step = ""
     for step in (step for step in after if step.kind == "request"):
