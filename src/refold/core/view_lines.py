@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from html import escape
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, filterfalse, groupby
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from unicodedata import east_asian_width
@@ -26,8 +26,9 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
-from refold.text.json_values import parse_or_none
-from refold.text.plain import call_title
+from refold.text.clip import one_line
+from refold.text.json_values import parse_or_none, parse_or_text, text_at
+from refold.text.plain import IMPORT, PATHS, SUBJECTS, arguments_of
 from refold.tokens.count import count_fixed, part_counter
 
 if TYPE_CHECKING:
@@ -89,6 +90,37 @@ def speaker(message: Message) -> str:
     """Return the speaker: the role, or `tool` for a message that holds only results."""
     has_only_results = all(isinstance(part, ToolResult) for part in message.parts)
     return "tool" if message.parts and has_only_results else message.role
+
+
+def path_of(call: ToolCall) -> str:
+    """Return the path of the file that a call names, or an empty string."""
+    arguments = arguments_of(call)
+    return next(filter(None, (text_at(arguments, key) for key in PATHS)), "")
+
+
+def call_gist(call: ToolCall, size: int = 60) -> str:
+    """Return the subject of a call, such as a path, in one line of at most *size* characters.
+
+    It is empty if no argument has one.
+    """
+    return one_line(next(_subjects(call), ""), size)
+
+
+def call_title(call: ToolCall) -> str:
+    """Return tool and subject of a call in one line: `read src/app.py`, or `call` without both."""
+    return f"{call.name} {call_gist(call)}".strip() or "call"
+
+
+def _subjects(call: ToolCall) -> Iterator[str]:
+    value = parse_or_text(call.arguments)
+    arguments, text = (value, ()) if isinstance(value, dict) else ({}, (call.arguments,))
+    preferred = (arguments[key] for key in SUBJECTS if key in arguments)
+    for value in chain(preferred, arguments.values(), text):
+        if isinstance(value, str) and value.strip():
+            rows = value[:1_000].split("\n")
+            yield "\n".join(filterfalse(IMPORT.match, rows)).strip() or value[:1_000]
+        elif isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+            yield " ".join(value)[:1_000]
 
 
 def first_words(message: Message, width: int = 90) -> str:

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from refold.core.tool_groups import PairedCall, group_calls, tool_results
 from refold.core.view import View
+from refold.core.view_lines import path_of
 from refold.messages import Message, Text, ToolCall, ToolResult
 from refold.speakers import find_folder, view_segments
 from refold.summarizers.heuristic.calls import effect_of_call
 from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.shell_words import name_command
 from refold.text.failures import is_failure
-from refold.text.plain import arguments_of, path_of
+from refold.text.plain import arguments_of
 
 
 class Exchange(NamedTuple):

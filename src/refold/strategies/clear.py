@@ -23,6 +23,7 @@ from refold.core.tool_groups import (
     with_results,
 )
 from refold.core.view import View
+from refold.core.view_lines import call_title
 from refold.edits import Edit
 from refold.errors import as_names, require_callable_or_none, require_int
 from refold.messages import (
@@ -40,7 +41,6 @@ from refold.scorers.scorer import Scorer, order_least_first
 from refold.speakers import steering_texts
 from refold.text.clip import head
 from refold.text.failures import WIDTH, failure_lines, is_failure
-from refold.text.plain import call_title
 
 # --- results --------------------------------------------------------------------------------------
 

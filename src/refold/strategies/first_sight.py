@@ -16,6 +16,7 @@ from refold.core.tool_groups import (
     slot_at,
 )
 from refold.core.view import View
+from refold.core.view_lines import call_title, path_of
 from refold.errors import require_callable_or_none, require_int, require_number
 from refold.messages import Content, Media, Message, Part, Text, ToolCall, ToolResult
 from refold.scorers.scorer import Scorer, score_alone
@@ -24,7 +25,7 @@ from refold.text.clip import Gap
 from refold.text.failures import cut_middle, is_failure
 from refold.text.outline import KINDS, outline
 from refold.text.outline_lines import Outline
-from refold.text.plain import call_title, path_of, terms
+from refold.text.plain import terms
 
 # --- head and tail --------------------------------------------------------------------------------
 

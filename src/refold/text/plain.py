@@ -6,7 +6,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import chain, filterfalse, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 from refold.messages import (
@@ -20,8 +20,7 @@ from refold.messages import (
     ToolCall,
     ToolResult,
 )
-from refold.text.clip import one_line
-from refold.text.json_values import JsonObject, parse_or_text, text_at
+from refold.text.json_values import JsonObject, parse_or_text
 
 PATHS = (
     "file_path",
@@ -105,20 +104,10 @@ def arguments_of(call: ToolCall) -> JsonObject:
     return arguments if isinstance(arguments, dict) else {}
 
 
-def path_of(call: ToolCall) -> str:
-    """Return the path of the file that a call names, or an empty string."""
-    arguments = arguments_of(call)
-    return next(filter(None, (text_at(arguments, key) for key in PATHS)), "")
-
-
-def call_gist(call: ToolCall, size: int = 60) -> str:
-    """Return the subject of a call, such as a path, in one line of at most *size* characters; empty
-    if no argument has one."""
-    return one_line(next(_subjects(call), ""), size)
-
-
 # --- paths ---------------------------------------------------------------------------------
 
+UNKNOWN_FOLDER = "…"
+"""An unknown directory, as in `cd $(mktemp -d)`."""
 
 DEEPEST = 100
 """Maximum number of parent folders of a path that are read."""
@@ -144,6 +133,24 @@ def is_path(word: str) -> bool:
     return ("/" in word or "." in word) and not word.replace(".", "").isdigit()
 
 
+_FILE_WORD = re.compile(r"(?:[^\s*?{}$()<>|;&\"'`=,!\\]|(?<![^/])\([\w.-]{1,50}\)(?=/)){1,300}")
+
+
+def is_file_word(word: str) -> bool:
+    """Return whether this word of a command may name a file."""
+    return (
+        bool(_FILE_WORD.fullmatch(word))
+        and not word.startswith(("/dev/", "&"))
+        and not word.isdigit()
+        and word.strip("./~-") != ""
+    )
+
+
+def has_name(path: str) -> bool:
+    """Return whether a word is a path rather than a pattern, a number or a script."""
+    return "/" in path.strip("/") or has_extension(path)
+
+
 def is_absolute(path: str) -> bool:
     """Return whether a path is absolute, on any operating system."""
     return bool(_ABSOLUTE.match(path))
@@ -163,6 +170,19 @@ def has_extension(path: str) -> bool:
 def with_slashes(path: str) -> str:
     r"""Return a path that begins with a drive (`C:\`) with slashes; other paths unchanged."""
     return path.replace("\\", "/") if path[1:3] == ":\\" else path
+
+
+def without_dots(path: str) -> str:
+    """Return a path with `.` and `..` resolved, as far as their targets are known."""
+    if "." not in path.split("/") and ".." not in path.split("/"):
+        return path
+    parts = list[str]()
+    for part in path.split("/"):
+        if part == ".." and parts and parts[-1] not in {"..", "~"}:
+            del parts[len(parts) - (parts[-1] not in {"", UNKNOWN_FOLDER}) :]
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts) or "."
 
 
 def is_left_out(path: str, patterns: Iterable[str]) -> bool:
@@ -298,25 +318,8 @@ def find_manifest(command: str) -> str:
     return _MANIFESTS[(match.lastindex or 1) - 1] if match else ""
 
 
-def call_title(call: ToolCall) -> str:
-    """Return tool and subject of a call in one line: `read src/app.py`, or `call` without both."""
-    return f"{call.name} {call_gist(call)}".strip() or "call"
-
-
 IMPORT = re.compile(r"\s{0,20}(?:import|from|use|using|require|const \w{1,40} = require)\b")
 """Prefix of a line of code that imports something."""
-
-
-def _subjects(call: ToolCall) -> Iterator[str]:
-    value = parse_or_text(call.arguments)
-    arguments, text = (value, ()) if isinstance(value, dict) else ({}, (call.arguments,))
-    preferred = (arguments[key] for key in SUBJECTS if key in arguments)
-    for value in chain(preferred, arguments.values(), text):
-        if isinstance(value, str) and value.strip():
-            rows = value[:1_000].split("\n")
-            yield "\n".join(filterfalse(IMPORT.match, rows)).strip() or value[:1_000]
-        elif isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-            yield " ".join(value)[:1_000]
 
 
 # --- terminals -----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core.view import View
+from refold.core.view_lines import call_title
 from refold.messages import Media, Message, Text, ToolCall, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
@@ -17,7 +18,6 @@ from refold.summarizers.heuristic.shell_words import name_command
 from refold.summarizers.heuristic.state import read_state
 from refold.summarizers.heuristic.steps import CommandReport, read_report, read_steps
 from refold.text.json_values import iter_json_lines
-from refold.text.plain import call_title
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.messages import call
 from tests.support.summaries import collect, section, summarize

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from refold.core.view_lines import call_gist
 from refold.messages import Message, Text, ToolCall, user
 from refold.summarizers.heuristic.blocks import read_work
 from refold.summarizers.heuristic.identifiers import iter_identifiers
@@ -11,7 +12,6 @@ from refold.summarizers.heuristic.lexicon import without_handles
 from refold.summarizers.heuristic.steps import read_steps
 from refold.text.failures import is_markup
 from refold.text.json_values import iter_json_lines, spell_cut
-from refold.text.plain import call_gist
 from tests.support.messages import call
 from tests.support.summaries import section, summarize
 

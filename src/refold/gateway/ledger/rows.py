@@ -14,6 +14,7 @@ from refold.compactor.hooks import (
     OnEvent,
     PreviewAccepted,
 )
+from refold.core.view_lines import call_gist
 from refold.gateway.conversations.conversations import count_unedited
 from refold.gateway.exchange import Incoming
 from refold.gateway.ledger.accounting import BilledCall, SummaryCost
@@ -21,7 +22,6 @@ from refold.gateway.ledger.entry import Entry, clean_name
 from refold.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
 from refold.speakers import is_report, request_text
 from refold.text.failures import is_markup
-from refold.text.plain import call_gist
 from refold.tokens.count import count_message
 
 EventKind = Literal["compact", "accept", "revert", "fault"]

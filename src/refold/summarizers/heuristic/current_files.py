@@ -17,11 +17,11 @@ from refold.summarizers.heuristic.excerpts import Context
 from refold.summarizers.heuristic.identifiers import DEFINITION, find_names
 from refold.summarizers.heuristic.lexicon import find_leads
 from refold.summarizers.heuristic.shell import ALL
-from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, UNKNOWN_FOLDER, find_first_line
+from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, find_first_line
 from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned
 from refold.text.json_values import int_at, object_at, parse_or_none
-from refold.text.plain import find_vendored, folders_of, has_extension, split_path
+from refold.text.plain import UNKNOWN_FOLDER, find_vendored, folders_of, has_extension, split_path
 from refold.text.summary_wrapper import PLACE, quote, write_heading
 from refold.tokens.count import estimate
 

@@ -23,7 +23,6 @@ from refold.summarizers.heuristic.shell_words import (
     expand_inner_commands,
     find_program,
     find_remote_command,
-    is_file_word,
     is_interpreter,
     iter_marks,
     iter_redirects,
@@ -33,9 +32,18 @@ from refold.summarizers.heuristic.shell_words import (
     program_words,
     simple_commands,
     spell_words,
+    split_options,
     without_redirects,
 )
-from refold.text.plain import find_manifest, has_extension, is_absolute, is_outside, split_path
+from refold.text.plain import (
+    find_manifest,
+    has_extension,
+    has_name,
+    is_absolute,
+    is_file_word,
+    is_outside,
+    split_path,
+)
 
 _GIT_MAKES = frozenset(
     {"apply", "checkout", "clone", "merge", "pull", "reset", "restore", "stash", "switch"}
@@ -364,7 +372,7 @@ def _find_rewritten(words: Words) -> Iterator[str]:
     if has_extension(script) or any(map(_LOOKS_ONLY.fullmatch, words)) or not is_format:
         return
     names = [word for flag, word in pairs if flag[:2] != "--" or _WRITES_BACK.fullmatch(flag)]
-    paths = [word for word in names if "*" in word or (is_file_word(word) and _has_name(word))]
+    paths = [word for word in names if "*" in word or (is_file_word(word) and has_name(word))]
     yield from paths or ["."]
 
 
@@ -373,7 +381,7 @@ def _effects_of_git(words: Words) -> Iterator[FileEffect]:
     if words[:1] != ["git"] or len(words) < 2:
         return
     _, verb, *rest = words
-    options, names, paths = _split_options(rest)
+    options, names, paths = split_options(rest)
     match verb:
         case "checkout" | "switch" if options & _NEW_BRANCH:
             names = names[1:]  # a new branch begins at the current commit unless one is named
@@ -405,13 +413,6 @@ def _effects_of_git(words: Words) -> Iterator[FileEffect]:
     yield from ((ALL, "changed") for _ in names[:1] if not paths)
 
 
-def _split_options(words: Words) -> tuple[set[str], Words, Words]:
-    """Return options of a git command, its other words before `--`, and the words after that."""
-    mark = words.index("--") if "--" in words else len(words)
-    options = {word for word in words[:mark] if word.startswith("-") and word != "-"}
-    return options, [word for word in words[:mark] if word not in options], words[mark + 1 :]
-
-
 def git_steps(
     command: str, place: WorkingDir = UNKNOWN_SESSION_DIR
 ) -> Iterator[tuple[str, Sequence[str]]]:
@@ -423,7 +424,7 @@ def git_steps(
         if bare[:1] != ["git"] or len(bare) < 2:
             continue
         verb = bare[1]
-        options, before, behind = _split_options(bare[2:])
+        options, before, behind = split_options(bare[2:])
         paths = before + behind
         names = [here.name(path).rstrip("/") for path in paths]
         names = [] if "." in names or (paths == ["."] and is_absolute(here.here)) else names
@@ -510,9 +511,9 @@ def _effects_of_program(words: Words) -> Iterator[FileEffect]:
     elif program in _WRITES and "--cached" not in rest:
         yield from ((path, _WRITES[program]) for path in paths)
     elif program in _EDITORS and _is_in_place(rest):
-        yield from ((path, "modified") for path in paths if _has_name(path))
+        yield from ((path, "modified") for path in paths if has_name(path))
     elif program.lower() in _READS:
-        yield from ((path, "read") for path in paths if _has_name(path))
+        yield from ((path, "read") for path in paths if has_name(path))
 
 
 def _spell_program(word: str) -> str:
@@ -543,8 +544,3 @@ def _find_windows_paths(words: Words) -> Words:
 
 def _is_in_place(words: Iterable[str]) -> bool:
     return any(word.startswith(("-i", "--in-place", "-pi")) for word in words)
-
-
-def _has_name(path: str) -> bool:
-    """Return whether a word is a path rather than a pattern, a number or a script."""
-    return "/" in path.strip("/") or has_extension(path)

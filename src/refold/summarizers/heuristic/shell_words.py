@@ -9,13 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import dropwhile, pairwise
 from typing import NamedTuple
 
-from refold.text.plain import is_absolute, is_outside, with_slashes
+from refold.text.plain import (
+    UNKNOWN_FOLDER,
+    is_absolute,
+    is_file_word,
+    is_outside,
+    with_slashes,
+    without_dots,
+)
 
 # --- files ----------------------------------------------------------------------------------------
 
 
-UNKNOWN_FOLDER = "…"
-"""An unknown directory, as in `cd $(mktemp -d)`."""
 LONGEST_PATH = 500
 """Maximum number of characters of a directory's path."""
 _UNSURE = re.compile(r"[$`*?]|^-$|\\$")
@@ -39,7 +44,7 @@ class WorkingDir(NamedTuple):
             if self.folder and not is_absolute(path) and path[:1] not in {"~", UNKNOWN_FOLDER}:
                 path = f"{self.folder}/{path}"
         is_windows = path[1:3] == ":\\"
-        path, folder = _without_dots(with_slashes(path)), with_slashes(self.folder)
+        path, folder = without_dots(with_slashes(path)), with_slashes(self.folder)
         inside = path.removeprefix(folder)
         if inside != path and inside[:1] in ("", "/"):
             path = inside[1:] or "."
@@ -61,19 +66,6 @@ class WorkingDir(NamedTuple):
 
 UNKNOWN_SESSION_DIR = WorkingDir()
 """An unknown session folder."""
-
-
-def _without_dots(path: str) -> str:
-    """Return a path with `.` and `..` resolved, as far as their targets are known."""
-    if "." not in path.split("/") and ".." not in path.split("/"):
-        return path
-    parts = list[str]()
-    for part in path.split("/"):
-        if part == ".." and parts and parts[-1] not in {"..", "~"}:
-            del parts[len(parts) - (parts[-1] not in {"", UNKNOWN_FOLDER}) :]
-        elif part != ".":
-            parts.append(part)
-    return "/".join(parts) or "."
 
 
 # --- commands --------------------------------------------------------------------------------------
@@ -141,7 +133,6 @@ _VARIABLE = re.compile(r"\$(?:\{(\w{1,40})\}|(\w{1,40})\b(?![ \t]{0,9}=[^=]))")
 ESCAPED = re.compile(r"\\([\"\\$`])")
 _BARE_ESCAPED = re.compile(r"\\([][() ])")
 _ASSIGNS = re.compile(r"\$[\w:.]+\+?=?")
-_PATH = re.compile(r"(?:[^\s*?{}$()<>|;&\"'`=,!\\]|(?<![^/])\([\w.-]{1,50}\)(?=/)){1,300}")
 
 
 def find_place(command: str, place: WorkingDir, program: str) -> WorkingDir:
@@ -304,14 +295,11 @@ def without_redirects(words: Words) -> Words:
     return [word for word, pair in zip(words, pairwise(marks), strict=True) if not any(pair)]
 
 
-def is_file_word(word: str) -> bool:
-    """Return whether this word of a command may name a file."""
-    return (
-        bool(_PATH.fullmatch(word))
-        and not word.startswith(("/dev/", "&"))
-        and not word.isdigit()
-        and word.strip("./~-") != ""
-    )
+def split_options(words: Words) -> tuple[set[str], Words, Words]:
+    """Return options of a git command, its other words before `--`, and the words after that."""
+    mark = words.index("--") if "--" in words else len(words)
+    options = {word for word in words[:mark] if word.startswith("-") and word != "-"}
+    return options, [word for word in words[:mark] if word not in options], words[mark + 1 :]
 
 
 def expand_inner_commands(command: str) -> str:

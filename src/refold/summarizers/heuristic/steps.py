@@ -10,6 +10,7 @@ from itertools import chain, takewhile
 from typing import Literal, NamedTuple
 
 from refold.core.view import View
+from refold.core.view_lines import call_gist
 from refold.messages import Media, Message, ToolCall, ToolResult
 from refold.speakers import Segment, find_folder, read_ran_command, segment_messages, view_segments
 from refold.speakers.carriers import (
@@ -40,7 +41,6 @@ from refold.text.clip import clip_scanned
 from refold.text.failures import is_failure, read_exit_code
 from refold.text.json_values import join_texts, parse_or_none
 from refold.text.plain import (
-    call_gist,
     expand_home,
     is_absolute,
     is_outside,
