@@ -195,11 +195,21 @@ def test_commands_that_run_tests_or_checks_are_recognised(command):
     assert find_checks(command).text == command
 
 
-@pytest.mark.parametrize("command", ["bun test", "bun test src/a.test.ts", "deno test -A"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bun test",
+        "bun test src/a.test.ts",
+        "deno test -A",
+        "node --test",
+        "node --import tsx --test a.ts",
+    ],
+)
 def test_the_tests_of_a_runtime_are_checks(command):
     """`bun test` was once listed as an action, because `test` alone is the shell's."""
     assert find_checks(command).text == command and find_actions(command).rank == 0
     assert find_checks("test -f a.py").text == find_checks("bash -c 'test -f a'").text == ""
+    assert find_checks("node app.js --test").text == find_checks("python --test").text == ""
 
 
 @pytest.mark.parametrize(

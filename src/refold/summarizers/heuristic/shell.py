@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import dropwhile, pairwise
+from itertools import dropwhile, pairwise, takewhile
 from typing import NamedTuple
 
 from refold.summarizers.heuristic.shell_words import (
@@ -467,6 +467,9 @@ def _has_task(words: Words, names: re.Pattern[str]) -> bool:
         return False
     if _has_part(program, names):
         return True
+    own = takewhile(lambda word: word[:1] == "-" or not has_name(word), rest)  # before a script
+    if program == "node" and "".join(rest)[:1] == "-" and "--test" in own:
+        return bool(names.fullmatch("test"))
     for at, word in enumerate(rest[:8]):
         if word in COMMAND_FOLLOWS:
             follows = rest[at + 1 :]
