@@ -133,11 +133,14 @@ def is_path(word: str) -> bool:
     return ("/" in word or "." in word) and not word.replace(".", "").isdigit()
 
 
-_FILE_WORD = re.compile(r"(?:[^\s*?{}$()<>|;&\"'`=,!\\]|(?<![^/])\([\w.-]{1,50}\)(?=/)){1,300}")
+_FILE_WORD = re.compile(
+    r"(?:[^\s*?{}$()<>|;&\"'`=,!\\]|(?<![^/])\([\w.-]{1,50}\)(?=/)|(?<=\S) (?=\S)){1,300}"
+)
 
 
 def is_file_word(word: str) -> bool:
-    """Return whether this word of a command may name a file."""
+    """Return whether this word of a command may name a file. A quoted or escaped one may have
+    blanks."""
     return (
         bool(_FILE_WORD.fullmatch(word))
         and not word.startswith(("/dev/", "&"))

@@ -42,7 +42,17 @@ WRITTEN = "cat > a.py <<'EOF'\nx = 1\ny = 2\nEOF"
     ("perl -pi -e 's/a.x/b/' -e 's/c/d.e/' a.py", [("a.py", "modified")]),
     ("sed -e 's/a/b.c/' -e '/d.e/d' a.py", [("a.py", "read")]),
     ('rm -rf ~/.agent/skills/"$name"', []),  # only some of them
-    ("rm lib/'a.py' && cat Old\\ Notes/b.md", [("lib/a.py", "deleted")]),
+    ("rm 'my file.py'", [("my file.py", "deleted")]),
+    ("rm my\\ file.py", [("my file.py", "deleted")]),
+    ('mv "a b.txt" c.txt', [("a b.txt", "deleted"), ("c.txt", "created")]),
+    ("echo x > 'My File.txt'", [("My File.txt", "created")]),
+    ("sed -i 's/a b/c d.e/' 'x y.py'", [("x y.py", "modified")]),
+    ("cd 'my dir' && cat 'a b.txt' 'a b'", [("my dir/a b.txt", "read")]),
+    ("f='a.py b.py'; rm $f", [("a.py", "deleted"), ("b.py", "deleted")]),
+    ("f='a b.py'; rm \"$f\"", [("a b.py", "deleted")]),
+    ("git commit -m 'a b.py'; echo 'see a.py now'; grep 'a b.py' c.py; rm 'a *.py' ' a'", []),
+    ("python -c \"print('see a.py now'); open(x, 'w').write('see b.py now')\"", []),
+    ("rm lib/'a.py' && cat Old\\ Notes/b.md", [("lib/a.py", "deleted"), ("Old Notes/b.md", "read")]),
 ])  # fmt: skip
 def test_shell_words_operators_and_comments_are_parsed(command, files):
     assert list(effect_of_command(command).files) == files

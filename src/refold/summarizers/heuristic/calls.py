@@ -322,7 +322,8 @@ def _files_of_scripts(command: str, place: WorkingDir) -> Iterator[FileEffect]:
         paths = [named.get(name, "") for name in writes]
         state = "modified" if _READS.search(script) else "created"
         if not (is_run and all(map(is_file_word, paths))):
-            paths, state = list(quoted.values()) if writes else [], "changed"
+            words = [text for text in quoted.values() if " " not in text]  # else it is prose
+            paths, state = words if writes else [], "changed"
         names = (path for path in dict.fromkeys(paths) if is_file_word(path))
         yield from ((here.name(path), state) for path in names if has_extension(path))
 

@@ -125,10 +125,12 @@ INNER_FOLLOWS = re.compile(r"-[a-z]{0,5}c|--run|--?command|/[ck]", re.IGNORECASE
 """Option of a shell that takes commands."""
 _GIVES_INNER = re.compile(r"\s(?:-[a-z]{0,5}c|--run|--?command|/[ck])\s", re.IGNORECASE)
 _HOLDS = re.compile(
-    r"(?:(?<=[;\n{(])|\A)[ \t]*+\$?([A-Za-z]\w{0,39})[ \t]{0,9}=[ \t]{0,9}"
+    r"(?:(?<=[;\n{(])|\A)[ \t]*+(\$?)([A-Za-z]\w{0,39})[ \t]{0,9}=[ \t]{0,9}"
     r"('[^'\n$]{1,300}'|\"[^\"\n$`]{1,300}\"|[^\s'\"$`;|&(){}@,]{1,300})(?=[ \t]*+(?:[;\n]|&&|\Z))"
 )
 """The assignment of a literal text to a variable."""
+_SPLITS = re.compile(r"(['\"])[\w./ ~-]+\1")
+"""A text that a Unix shell splits into words where its variable stands unquoted."""
 _VARIABLE = re.compile(r"\$(?:\{(\w{1,40})\}|(\w{1,40})\b(?![ \t]{0,9}=[^=]))")
 ESCAPED = re.compile(r"\\([\"\\$`])")
 _BARE_ESCAPED = re.compile(r"\\([][() ])")
@@ -324,7 +326,8 @@ def _spell_variables(command: str) -> str:
     """Return a command with its variables replaced by their texts, if each is assigned only one:
     `$p` for `$p = 'a b.txt'; Get-Content $p`. Takes time linear in the length."""
     texts = dict[str, str]()
-    for name, text in _HOLDS.findall(command) if "=" in command else ():
+    for dollar, name, value in _HOLDS.findall(command) if "=" in command else ():
+        text = value[1:-1] if not dollar and _SPLITS.fullmatch(value) else value
         texts[name] = text if texts.get(name, text) == text else ""
 
     def spell(match: re.Match[str]) -> str:
