@@ -24,9 +24,10 @@ from refold import (
 from refold.messages import Thinking, user
 from refold.retrieval import Index, answer_call, recall, recall_tools
 from refold.stores import SQLiteStore
+from refold.stores.sqlite import any_word_query, phrase_query
 from refold.strategies import ClearThinking, Summarize
 from refold.testing import transcripts
-from refold.text.plain import any_word_query, phrase_query, terms
+from refold.text.plain import terms
 
 MESSAGES = (
     user("请把配置文件改成 YAML 格式，不要动数据库。全文检索也要支持中文"),

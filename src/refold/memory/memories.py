@@ -20,7 +20,7 @@ from refold.speakers import own_words, segments
 from refold.speakers.carriers import IN_RESULT
 from refold.stores.schema import MEMORIES_ID
 from refold.stores.sql import DatabaseClient
-from refold.stores.sqlite import SQLiteDatabase
+from refold.stores.sqlite import SQLiteDatabase, any_word_query, phrase_query
 from refold.summarizers.heuristic.lexicon import (
     PREFERRING,
     find_conclusions,
@@ -28,7 +28,7 @@ from refold.summarizers.heuristic.lexicon import (
     iter_statements,
 )
 from refold.text.clip import clip_scanned, one_line
-from refold.text.plain import any_word_query, fold, phrase_query, terms
+from refold.text.plain import fold, terms
 from refold.text.summary_wrapper import without_summary
 
 # --- memories and where they are kept -------------------------------------------------------------

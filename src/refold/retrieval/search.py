@@ -18,13 +18,10 @@ from refold.messages import Message
 from refold.speakers import segments
 from refold.stores.schema import INDEX_ID
 from refold.stores.sql import DatabaseClient
-from refold.stores.sqlite import SQLiteDatabase
+from refold.stores.sqlite import MAX_QUERY_CHARS, SQLiteDatabase, any_word_query, phrase_query
 from refold.text.clip import ceiling, floor
 from refold.text.plain import (
-    MAX_QUERY_CHARS,
-    any_word_query,
     fold,
-    phrase_query,
     readable_text,
     runs,
     terms,

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from threading import RLock
 from typing import Literal
@@ -19,6 +20,7 @@ from refold.stores.schema import (
     prepare_sqlite,
     upgrade_copy,
 )
+from refold.text.plain import Run, run_terms, runs
 
 # --- the connection -------------------------------------------------------------------------------
 
@@ -375,3 +377,49 @@ class SQLiteStore(sql.SQLStore):
         """How often the file was found deleted or replaced while open. Another was then opened or
         created."""
         return self._database.replacements
+
+
+# --- full-text queries -----------------------------------------------------------------------------
+
+
+MAX_QUERY_CHARS = 2_000
+"""Maximum characters of a query that are read."""
+MAX_QUERY_TERMS = 128
+"""Maximum number of words and pairs of a query that are searched for."""
+
+
+def phrase_query(text: str) -> str:
+    """Return an FTS5 query for all terms of *text* in sequence; empty if it has none.
+
+    *text* cannot inject query syntax: terms are letters and digits in quotes.
+    """
+    *first, last = [*runs(text[:MAX_QUERY_CHARS])] or [Run("", dense=False)]
+    single = last.dense and len(last.text) == 1
+    ending = run_terms(last)[:-1] if last.dense and not single else [last.text]
+    wanted = " ".join([*(term for run in first for term in run_terms(run)), *ending])
+    return f'"{wanted}"' + "*" * single if wanted else ""
+
+
+def any_word_query(text: str) -> str:
+    """Return an FTS5 query for any word of *text*; empty if it has none.
+
+    It searches for the words as phrases, for their runs, and for the characters at the edges of
+    runs (`5月6日`: `5月`, `月6`, `6日`).
+    """
+    words = text[:MAX_QUERY_CHARS].split()
+    inner = (term for word in words for run in runs(word) for term in _inner(run))
+    touching = (_touching(a, b) for w in words for a, b in pairwise(runs(w)))
+    queries = dict.fromkeys(map(phrase_query, (*words, *inner, *touching)))
+    return " OR ".join([query for query in queries if query][:MAX_QUERY_TERMS])
+
+
+def _touching(before: Run, after: Run) -> str:
+    if before.dense == after.dense:
+        return ""
+    return (before.text[-1:] if before.dense else before.text) + (
+        after.text[:1] if after.dense else after.text
+    )
+
+
+def _inner(run: Run) -> list[str]:
+    return run_terms(run)[:-1] or [run.text] if run.dense else [run.text]

@@ -325,6 +325,21 @@ IMPORT = re.compile(r"\s{0,20}(?:import|from|use|using|require|const \w{1,40} = 
 """Prefix of a line of code that imports something."""
 
 
+def name_program(word: str) -> str:
+    """Return the name of a program in lower case, without folder and `.exe`."""
+    return word.replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")
+
+
+_INTERPRETER = re.compile(
+    r"(?:python|pypy|ruby|php|perl|node|bun|deno|(?:ba|z|da)?sh|pwsh|Rscript|julia|dart|java)[\d.]*"
+)
+
+
+def is_interpreter(word: str) -> bool:
+    """Return whether a word names a program that runs scripts."""
+    return bool(_INTERPRETER.fullmatch(word.rpartition("/")[2]))
+
+
 # --- terminals -----------------------------------------------------------------------------
 
 _MOVES = r"\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b\\\n]*+(?:\x07|\x1b\\)"
@@ -367,11 +382,6 @@ def without_terminal_codes(text: str) -> str:
 
 LONGEST = 64
 """Maximum characters of a term; longer ones are data and are found by their prefix."""
-MAX_QUERY_CHARS = 2_000
-"""Maximum characters of a query that are read."""
-MAX_QUERY_TERMS = 128
-"""Maximum number of words and pairs of a query that are searched for."""
-
 _CJK = (
     "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\U00020000-\U000323af"
@@ -412,7 +422,7 @@ def terms(text: str) -> Iterator[str]:
         yield from _ASCII_WORD.findall(without_escapes(text).lower())
         return
     for run in runs(text):
-        yield from _terms(run)
+        yield from run_terms(run)
 
 
 Span = tuple[int, int, str]
@@ -452,44 +462,8 @@ def iter_stretches(spans: Sequence[Span]) -> Iterator[tuple[int, str]]:
         has_before, before = has_behind, term
 
 
-def phrase_query(text: str) -> str:
-    """Return an FTS5 query for all terms of *text* in sequence; empty if it has none.
-
-    *text* cannot inject query syntax: terms are letters and digits in quotes.
-    """
-    *first, last = [*runs(text[:MAX_QUERY_CHARS])] or [Run("", dense=False)]
-    single = last.dense and len(last.text) == 1
-    ending = _terms(last)[:-1] if last.dense and not single else [last.text]
-    wanted = " ".join([*(term for run in first for term in _terms(run)), *ending])
-    return f'"{wanted}"' + "*" * single if wanted else ""
-
-
-def any_word_query(text: str) -> str:
-    """Return an FTS5 query for any word of *text*; empty if it has none.
-
-    It searches for the words as phrases, for their runs, and for the characters at the edges of
-    runs (`5月6日`: `5月`, `月6`, `6日`).
-    """
-    words = text[:MAX_QUERY_CHARS].split()
-    inner = (term for word in words for run in runs(word) for term in _inner(run))
-    touching = (_touching(a, b) for w in words for a, b in pairwise(runs(w)))
-    queries = dict.fromkeys(map(phrase_query, (*words, *inner, *touching)))
-    return " OR ".join([query for query in queries if query][:MAX_QUERY_TERMS])
-
-
-def _touching(before: Run, after: Run) -> str:
-    if before.dense == after.dense:
-        return ""
-    return (before.text[-1:] if before.dense else before.text) + (
-        after.text[:1] if after.dense else after.text
-    )
-
-
-def _inner(run: Run) -> list[str]:
-    return _terms(run)[:-1] or [run.text] if run.dense else [run.text]
-
-
-def _terms(run: Run) -> list[str]:
+def run_terms(run: Run) -> list[str]:
+    """Return the index terms of a run: its pairs and last letter, or the word."""
     return [*map("".join, pairwise(run.text)), run.text[-1]] if run.dense else [run.text]
 
 

@@ -165,3 +165,22 @@ def test_a_folder_name_in_parentheses_is_part_of_the_path():
     for path in ("'app/(main)/x.tsx'", r"app/\(main\)/x.tsx"):
         assert effect_of_command(f"rm {path}").files == (("app/(main)/x.tsx", "deleted"),)
     assert not effect_of_command("rm 'f(x).py' 'a (b)/c'").files
+
+
+@pytest.mark.parametrize("before", [
+    "python -c 'x = 1 << n'", 'echo "cout << x"', "python -c '\nx = 1 << n\n'", "echo $((1 << n))", "(( x = 1 << n ))",
+    "# don't: x << n", 'echo "it\'s $(dirname "$0") << x"', "cat <<EOF > b.txt\ndon't << X\nEOF",
+])  # fmt: skip
+def test_only_an_unquoted_mark_outside_of_a_sum_begins_a_heredoc(before):
+    """The rest of the command was once taken for the text of a heredoc."""
+    assert shell.find_checks(f"{before}\npytest -q").text == "pytest -q"
+
+
+@pytest.mark.parametrize("command", [
+    "git commit -m \"$(cat <<'EOF'\nIt's \"so\"\npytest\nEOF\n)\" && mypy .", 'cat > "$(dirname "$0")/a" <<EOF\npytest "\nEOF\nmypy .',
+    "bash -c 'cat > a.sh <<EOF\npytest\nEOF\nmypy .'", "echo 'a' <<EOF 'b'\npytest\nEOF\nmypy .", "echo $(cat <<-X\npytest\nX\n); mypy .",
+    "case $x in a) cat <<E;; esac\npytest\nE\nmypy .",
+])  # fmt: skip
+def test_a_heredoc_in_a_substitution_or_beside_quotes_is_not_read_as_commands(command):
+    assert shell.find_checks(command).text == "mypy ."
+    assert shell.find_checks("cat <<EOF\npytest\nmypy .").text == ""  # cut off

@@ -18,7 +18,6 @@ from refold.summarizers.heuristic.shell_words import (
     expand_inner_commands,
     iter_marks,
     name_command,
-    name_program,
     simple_commands,
 )
 from refold.summarizers.heuristic.steps import RUNNING, STOPPED, UNKNOWN_TOOL, Step
@@ -32,7 +31,7 @@ from refold.text.failures import (
     looks_failed,
 )
 from refold.text.json_values import iter_json_lines, parse_or_none, text_at
-from refold.text.plain import IMPORT, folders_of, iter_ends, with_slashes
+from refold.text.plain import IMPORT, folders_of, iter_ends, name_program, with_slashes
 
 _AGENT = re.compile(
     r"(?i)(?:task|agent|subagent|dispatch|sessions_spawn)(?!_?(?:create|get|list|output|stop|update))"

@@ -25,7 +25,6 @@ from refold.summarizers.heuristic.shell_words import (
     WorkingDir,
     cut_commands,
     find_place,
-    is_interpreter,
     iter_redirects,
     iter_written,
     place_commands,
@@ -34,7 +33,7 @@ from refold.summarizers.heuristic.shell_words import (
     without_heredocs,
 )
 from refold.text.json_values import list_at, object_at, objects_in, parse_or_text, text_at
-from refold.text.plain import PATHS, has_extension, is_file_word, is_question
+from refold.text.plain import PATHS, has_extension, is_file_word, is_interpreter, is_question
 
 MAX_ARGUMENTS = 400_000
 """Maximum characters of a call's arguments that are parsed."""

@@ -23,10 +23,8 @@ from refold.summarizers.heuristic.shell_words import (
     expand_inner_commands,
     find_program,
     find_remote_command,
-    is_interpreter,
     iter_marks,
     iter_redirects,
-    name_program,
     only_gets,
     place_commands,
     program_words,
@@ -41,7 +39,9 @@ from refold.text.plain import (
     has_name,
     is_absolute,
     is_file_word,
+    is_interpreter,
     is_outside,
+    name_program,
     split_path,
 )
 

@@ -14,6 +14,7 @@ from refold.text.plain import (
     is_absolute,
     is_file_word,
     is_outside,
+    name_program,
     with_slashes,
     without_dots,
 )
@@ -75,7 +76,10 @@ MAX_WORDS = 50
 """Number of words of a simple command in which its program is looked for."""
 MAX_COMMAND = 20_000
 """Number of characters of a command that are read."""
-_HEREDOC = re.compile(r"(?<!<)<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_HEREDOC = re.compile(
+    r"\\.|['\"`)]|\$?\(\(?|(?<![^\s;&|(])#|(?<!<)<<-?(?=\s*(['\"]?)([A-Za-z_]\w*)\1)"
+)
+"""The mark of a heredoc, or what may open or close a quote, a substitution or a comment."""
 _ARRAY = re.compile(r"(?<![^\s;&|])[A-Za-z_]\w{0,39}\+?=\([^()]*+\)")
 """The assignment of an array to a shell variable. No line in it is a command."""
 _HOME = re.compile(r"\$(?:HOME|\{HOME\}|env:USERPROFILE)(?=[/\\])")
@@ -209,22 +213,44 @@ def iter_written(
         commands = [*place_commands(line, places)]
         writing = [pair for pair in commands if pair[0][:1] == ["cat"] and "<<" in pair[0]]
         paths = [here.name(path) for words, here in writing for path, _ in iter_redirects(words)]
-        mark, text = _HEREDOC.search(line), "\n".join(body[:-1])
-        if paths and mark and ">>" not in line and (mark[1] or not _EXPANDED.search(text)):
+        mark, text = _find_heredoc(line, [""]), "\n".join(body[:-1])
+        if body and paths and mark and ">>" not in line and (mark[1] or not _EXPANDED.search(text)):
             yield paths[0], text
 
 
 def split_heredocs(command: str) -> Iterator[tuple[str, list[str]]]:
     """Yield each line with the heredoc that begins in it, including its closing delimiter."""
-    lines = iter(command.split("\n"))
+    lines, inside = iter(command.split("\n")), [""]
     for line in lines:
         body = list[str]()
-        if match := _HEREDOC.search(line):
+        if match := _find_heredoc(line, inside):
             for row in lines:
                 body.append(row)
                 if row.strip() == match[2]:
                     break
         yield line, body
+
+
+def _find_heredoc(line: str, inside: list[str]) -> Token | None:
+    """Return the mark of the first heredoc of a line. *inside* holds the quotes and parentheses
+    that are open before the line, the innermost last, and afterwards those behind it."""
+    heredoc = None
+    for mark in _HEREDOC.finditer(line):
+        text, where = mark[0], inside[-1]
+        if where == "'" or text[0] == "\\":
+            del inside[len(inside) - (where == "'" == text[-1]) :]
+        elif text == where or (text == ")" and where[:1] == "("):
+            inside.pop()
+        elif text in {"'", '"', "`"}:
+            inside += text if text != "'" or where != '"' else ""
+        elif text[-1] == "(" and (text[0] == "$" or where != '"'):
+            is_sum = "((" in text or where == "(("
+            inside += ["((" if is_sum else "("] * text.count("(")
+        elif text == "#" and where != '"':
+            break
+        elif text[0] == "<" and where not in {'"', "(("}:
+            heredoc = heredoc or mark
+    return heredoc
 
 
 def simple_commands(command: str) -> Iterator[Words]:
@@ -314,7 +340,7 @@ def expand_inner_commands(command: str) -> str:
         inner = list(_find_inner(text)) if _GIVES_INNER.search(text) else []
         parts, at = list[str](), 0
         for start, stop, commands in inner:
-            parts += text[at:start], f"(\n{commands}\n)"
+            parts += text[at:start], f"(\n{without_heredocs(commands)}\n)"
             at = stop
         text = "".join((*parts, text[at:]))
         if not inner:
@@ -338,11 +364,6 @@ def _spell_variables(command: str) -> str:
         return (text if is_word else text.strip("'\"")) or match[0]
 
     return _VARIABLE.sub(spell, command) if texts else command
-
-
-def name_program(word: str) -> str:
-    """Return the name of a program in lower case, without folder and `.exe`."""
-    return word.replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")
 
 
 def _find_inner(command: str) -> Iterator[tuple[int, int, str]]:
@@ -526,16 +547,3 @@ def _end_without_trimming(line: str, stop: int) -> int:
             stop -= len(_BOTH)
         else:
             return stop
-
-
-# --- names ----------------------------------------------------------------------------------------
-
-
-_INTERPRETER = re.compile(
-    r"(?:python|pypy|ruby|php|perl|node|bun|deno|(?:ba|z|da)?sh|pwsh|Rscript|julia|dart|java)[\d.]*"
-)
-
-
-def is_interpreter(word: str) -> bool:
-    """Return whether a word names a program that runs scripts."""
-    return bool(_INTERPRETER.fullmatch(word.rpartition("/")[2]))
