@@ -99,10 +99,8 @@ def path_of(call: ToolCall) -> str:
 
 
 def call_gist(call: ToolCall, size: int = 60) -> str:
-    """Return the subject of a call, such as a path, in one line of at most *size* characters.
-
-    It is empty if no argument has one.
-    """
+    """Return the subject of a call, such as a path, in one line of at most *size* characters; empty
+    if no argument has one."""
     return one_line(next(_subjects(call), ""), size)
 
 
@@ -140,8 +138,7 @@ Titles = Mapping[str, str]
 
 
 def call_titles(view: "View") -> Callable[[int, int], Titles]:
-    """Return a function of *start* and *stop* that returns the titles of the calls answered in
-    `messages[start:stop]`."""
+    """Return a function that returns the titles of the calls answered in `messages[start:stop]`."""
     calls = match_calls(view.transcript.messages)
     return lambda start, stop: {
         id: call_title(call) for answered in calls[start:stop] for id, call in answered.items()
@@ -152,8 +149,7 @@ def call_titles(view: "View") -> Callable[[int, int], Titles]:
 
 
 def message_lines(message: Message, titles: Titles) -> Iterator[ViewLine]:
-    """Yield the lines of a message, part by part. *titles* has the titles of the calls that it
-    answers."""
+    """Yield the lines of a message, part by part, with the *titles* of the calls it answers."""
     for part in message.parts:
         yield from part_lines(part, titles)
 
@@ -189,8 +185,7 @@ def _lines(text: str, kind: LineKind = "text", mark: str = "") -> Iterator[ViewL
 
 
 def _arguments(text: str) -> str:
-    """Return a call's arguments as lines of `name: value`; if they are no JSON object,
-    unchanged."""
+    """Return a call's arguments as lines of `name: value`, unchanged if they are no JSON object."""
     arguments = parse_or_none(text)
     if not isinstance(arguments, dict):
         return text
@@ -313,8 +308,7 @@ class Saving(NamedTuple):
 
 
 def tokens_saved(view: "View", edit: Edit) -> int:
-    """Return the estimated tokens of the original messages that an edit hides minus those of its
-    insert."""
+    """Return the estimated tokens that an edit hides, minus those of its insert."""
     return view.base.tokens(edit.start, edit.stop) - sum(map(view.profile.count, edit.insert))
 
 

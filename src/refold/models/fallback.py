@@ -183,9 +183,7 @@ class Fallback:
         )
         if answer is not None and answer.finish != "error":
             self.breaker.record_success()
-        elif answer is not None and not _is_overflow(
-            answer
-        ):  # the request's fault, not the model's
+        elif answer is not None and not _is_overflow(answer):  # the request's fault
             self.breaker.record_failure(answer.error)
         return answer
 

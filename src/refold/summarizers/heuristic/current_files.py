@@ -443,7 +443,7 @@ def render_current(
         if file.numbers and path not in vendored and not path.endswith(LOGS)
     }
     hottest = sorted(heats, key=heats.__getitem__, reverse=True)
-    with_blocks = ((path, own := files[path].lines, _find_hidden(own, shown)) for path in hottest)
+    with_blocks = ((path, rows := files[path].lines, _find_hidden(rows, shown)) for path in hottest)
     hot = list(islice((row for row in with_blocks if row[2]), MOST_FILES))
     age = min((context.ages[files[path].touched_at] for path, *_ in hot), default=0.0)
     room = int(room * FRESH / max(age, FRESH))
