@@ -279,7 +279,7 @@ def add_batch(ledger: Ledger, batch: Batch, report: Callable[[Exception], None])
         ledger.forget_batches(line.name for line in lines)
 
 
-_INVALID = {"DataError", "IntegrityError", "OverflowError", "UnicodeEncodeError"}
+_INVALID = {"DataError", "OverflowError", "UnicodeEncodeError"}
 """Names of errors about a value, by PEP 249 and Python."""
 
 
