@@ -1,5 +1,6 @@
 """Descriptions of a view for people: one line, text, a diff, and HTML for notebooks."""
 
+import json
 import re
 from html.parser import HTMLParser
 
@@ -18,6 +19,7 @@ from refold.core.view_lines import (
     first_words,
     html_of,
     html_page,
+    path_of,
     savings_by_strategy,
     tokens_saved,
     view_lines,
@@ -200,3 +202,9 @@ def test_the_first_words_of_a_message_fit_a_terminal(text: str, width: int) -> N
 def test_a_hidden_message_is_shown_in_a_line_that_fits_the_terminal(view) -> None:
     lines = [line.text for line in diff_lines(view, width=60) if line.text.startswith("- #")]
     assert lines and max(map(cell_len, lines)) == 60
+
+
+def test_the_path_of_a_call_is_in_the_first_argument_that_is_not_empty():
+    arguments = {"file_path": "", "path": "a.py", "filePath": 3}
+    assert path_of(ToolCall("c1", "read", json.dumps(arguments))) == "a.py"
+    assert path_of(ToolCall("c1", "read", '{"file_path": "", "path": null}')) == ""

@@ -1,17 +1,8 @@
 """Paths and line numbers in what calls and results say."""
 
-import json
-
 import pytest
 
-from refold.messages import ToolCall
-from refold.text.plain import is_outside, path_of, tab_line_numbers
-
-
-def test_the_path_of_a_call_is_in_the_first_argument_that_is_not_empty():
-    arguments = {"file_path": "", "path": "a.py", "filePath": 3}
-    assert path_of(ToolCall("c1", "read", json.dumps(arguments))) == "a.py"
-    assert path_of(ToolCall("c1", "read", '{"file_path": "", "path": null}')) == ""
+from refold.text.plain import is_outside, tab_line_numbers
 
 
 @pytest.mark.parametrize(
