@@ -47,6 +47,12 @@ def load_edit(text: str | bytes) -> Edit:
     return read_edit(load(text))
 
 
+def load_insert(text: str | bytes) -> tuple[Message, ...]:
+    """Return only the messages of an edit, without comparing its id, which takes longer. Raises
+    `StoreError`."""
+    return _read_insert(load(text))
+
+
 def dump_row(row: LedgerRow) -> str:
     """Return a ledger row as one line of JSON, without a line end."""
     return dump({"refold": FORMAT, **row_fields(row)})
@@ -125,11 +131,15 @@ def read_edit(value: JsonObject) -> Edit:
     """Read the output of `edit_fields`. Raises `StoreError`, also if an id is given that does not
     match the fields."""
     start, stop = _field(value, "start", int), _field(value, "stop", int)
-    insert = tuple(_read_message(message) for message in _field(value, "insert", list))
+    insert = _read_insert(value)
     edit = Edit(start, stop, insert, _field(value, "tip", str), _field(value, "by", str))
     if "id" in value and value["id"] != edit.id:
         raise StoreError(f"damaged: it says edit {value['id']!r}, its fields make edit {edit.id}")
     return edit
+
+
+def _read_insert(value: JsonObject) -> tuple[Message, ...]:
+    return tuple(_read_message(message) for message in _field(value, "insert", list))
 
 
 def _read_message(value: Any) -> Message:

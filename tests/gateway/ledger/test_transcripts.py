@@ -32,6 +32,7 @@ from refold.gateway.metrics import Counters
 from refold.gateway.settings import parse_duration
 from refold.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, user
 from refold.stores.edit_json import dump_edit
+from refold.text.json_values import canonicalize
 from refold.transcript import Transcript
 from tests.support.billed_calls import KEY, Clock, make_billed_call, text_messages
 
@@ -98,15 +99,45 @@ def test_text_with_surrogates_or_nul_is_recorded_and_cleaned_in_the_title(transc
     assert transcripts.titles(["s"]) == {"s": "Mend ? the build"}
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
-def test_words_of_any_script_are_found(store, tmp_path, clock, request):
-    """As they stand there in each store, whatever letters its LOWER knows; in SQLite in any case."""
-    address = str(tmp_path / "a") if store == "sqlite" else request.getfixturevalue("url")
+@pytest.fixture(params=["sqlite", "postgresql"])
+def searched(request, tmp_path, clock):
+    address = str(tmp_path / "a") if request.param == "sqlite" else request.getfixturevalue("url")
     with closing(open_transcripts(address, 7 * DAY, clock)) as recorder:
-        recorder.record(make_billed_call(text_messages("Исправь 50%_A", "In ÄRGER.py stand es.")))
-        for words in ("Исправь 50%_a", "in ÄRGER", *["ИСПРАВЬ", "ärger"] * (store == "sqlite")):
-            assert recorder.find_sessions(words, 9) == ["s"], words
-        assert recorder.find_sessions("50__A", 9) == []
+        yield recorder
+
+
+WRITTEN_PARTS = (
+    Text('Mend "the build"\nin C:\\temp, 50%_A'),
+    Text("修复登录错误"),
+    ToolCall("c1", "Bash", canonicalize({"command": 'echo "hi"\nls src\\new', "note": "提交"})),
+    ToolCall("c2", "apply_patch", "*** Begin Patch: Ärger"),
+    ToolResult("c1", (Text("exit code 1\tДа"), Opaque("card", '{"title": "An opaque card"}'))),
+    Thinking("Perhaps the parser.", "c2lnbmF0dXJl"),
+)
+
+
+@pytest.mark.parametrize("words", ["mend", '"the build"', 'build"\nin', "c:\\TEMP", "50%_a", "登录", "提交", 'echo "hi"', '"hi"\nLS', "src\\new", "bash", "ÄRGER", "ärger", "ДА", "code 1\tда", "the title"])  # fmt: skip
+def test_words_of_people_models_and_tools_are_found_as_they_stand(searched, words):
+    """In any case, whatever letters a database knows, and however JSON spells them."""
+    title, written = user("The title"), Message("assistant", WRITTEN_PARTS)
+    searched.record(make_billed_call([title, written]))
+    assert searched.find_sessions(words, 9) == ["s"]
+
+
+@pytest.mark.parametrize("words", ["role", "assistant", "type", "text", "tool_call", "recorded", "command", "parts", "c1", "50__A", "\\u", '":"', "card", "c2lnbm", "{", 'build\\"'])  # fmt: skip
+def test_what_only_the_stored_form_holds_is_not_found(searched, words):
+    searched.record(make_billed_call([user("Hi."), Message("assistant", WRITTEN_PARTS)]))
+    assert searched.find_sessions(words, 9) == []
+
+
+def test_the_latest_sessions_are_found_and_none_that_expired(searched, clock):
+    """And words only in the title or only in the messages of a session, once each."""
+    for at in range(4):
+        call = make_billed_call(text_messages("needle", "needle"), session=f"s{at}", when=1e6 + at)
+        searched.record(call)
+    assert searched.find_sessions("needle", 2) == ["s3", "s2"]
+    clock.now += 7 * DAY + 2.5
+    assert searched.find_sessions("needle", 9) == ["s3"]
 
 
 def test_a_late_write_does_not_replace_a_newer_history(transcripts):

@@ -341,6 +341,19 @@ def like_pattern(words: str) -> str:
     return f"%{escaped}%"
 
 
+def narrowing_pattern(words: str) -> str:
+    """Return a pattern of LIKE, as `like_pattern`, for the JSON of all texts that contain *words*.
+    What JSON escapes, and letters whose other case not every database knows, may be anything."""
+    plain = (letter if _is_spelled_alike(letter) else "\0" for letter in words)
+    return "".join(map(like_pattern, "".join(plain).split("\0")))
+
+
+def _is_spelled_alike(letter: str) -> bool:
+    if letter.isascii():
+        return letter.isprintable() and letter not in '"\\'
+    return letter.isprintable() and letter.lower() == letter.upper()
+
+
 # --- retention ------------------------------------------------------------------------------------
 # Removes what was not used for long: edits, and ended sessions in the ledger.
 #

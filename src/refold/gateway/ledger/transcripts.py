@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 from refold.edits import Edit
@@ -15,10 +16,11 @@ from refold.gateway.ledger.accounting import BilledCall
 from refold.gateway.ledger.calls import PAST_CALLS_MIGRATION, PastCalls
 from refold.gateway.ledger.entry import clean_name
 from refold.gateway.ledger.rows import MessageBrief, describe_message, find_title
-from refold.gateway.ledger.sql import Tables, like_pattern
+from refold.gateway.ledger.sql import Tables, narrowing_pattern
 from refold.messages import Message
-from refold.stores.edit_json import dump_edit, load_edit
+from refold.stores.edit_json import dump_edit, load_insert
 from refold.stores.sql import Database
+from refold.text.plain import texts_of
 
 _INFO = "session, api, model, length, began, latest, until, size"
 _WHO = "tenant = ? AND session = ?"
@@ -78,10 +80,12 @@ _TOTAL = "SELECT COALESCE(SUM(size), 0) FROM refold_transcripts"
 _OLDEST = "SELECT tenant, session, size FROM refold_transcripts ORDER BY latest LIMIT 100"
 _FIND = f"SELECT {_INFO} FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
 _TITLES = "SELECT session, title, until FROM refold_transcripts WHERE session IN ({})"
-_SEARCH = (
-    "SELECT session FROM refold_transcripts WHERE LOWER(title) LIKE LOWER(?) ESCAPE '!' UNION "
-    "SELECT session FROM refold_transcript_messages WHERE LOWER(body) LIKE LOWER(?) ESCAPE '!' "
-    "LIMIT ?"
+_HEADS = (
+    "SELECT tenant, session, title FROM refold_transcripts WHERE until > ? ORDER BY latest DESC"
+)
+_CANDIDATES = (
+    f"SELECT body FROM refold_transcript_messages WHERE {_WHO} "  # noqa: S608
+    "AND LOWER(body) LIKE LOWER(?) ESCAPE '!' ORDER BY place"
 )
 _BRIEFS = (
     "SELECT place, tokens, brief, CASE WHEN brief = '' THEN body ELSE '' END "  # noqa: S608
@@ -169,11 +173,7 @@ class Transcripts(Tables):
                 size = int(self._rows(connection, _SIZE, (*who, unchanged))[0][0])
             self._execute(connection, _DELETE_FROM, (*who, unchanged))
             rows = [
-                (
-                    *(*who, at, tips[at + 1], view.base.tokens(at, at + 1)),
-                    json.dumps(describe_message(messages[at])),
-                    _dump_message(messages[at]),
-                )
+                (*who, at, tips[at + 1], view.base.tokens(at, at + 1), *_dump_message(messages[at]))
                 for at in range(unchanged, len(messages))
             ]
             self._execute_many(connection, _INSERT_MESSAGE, rows)
@@ -207,11 +207,10 @@ class Transcripts(Tables):
 
     def load(self, tenant: str, session: str) -> RecordedTranscript | None:
         """Return the transcript of a session; None if the tenant has none. Raises `StoreError`."""
-        info = self.info(tenant, session)
-        if info is None:
+        if (info := self.info(tenant, session)) is None:
             return None
         rows = self._read(_MESSAGES, (tenant, session))
-        messages = tuple(_load_message(body) for _, body in rows)
+        messages = tuple(load_insert(body)[0] for _, body in rows)
         return RecordedTranscript(info, messages, tuple(tip for tip, _ in rows))
 
     def is_recorded(self, tenant: str, session: str) -> bool:
@@ -229,10 +228,18 @@ class Transcripts(Tables):
         return {session: title for session, title, until in rows if until > now}
 
     def find_sessions(self, words: str, most: int) -> list[str]:
-        """Return at most *most* sessions with *words* in title or messages, in any case. Scans all
-        texts. Raises `StoreError`."""
-        escaped = like_pattern(json.dumps(words, ensure_ascii=False)[1:-1])
-        return [name for (name,) in self._read(_SEARCH, (like_pattern(words), escaped, most))]
+        """Return the latest *most* sessions with *words* in the title or in what people, models and
+        tools wrote, in any case. Scans all texts; a database only narrows. Raises `StoreError`."""
+        wanted, pattern = words.lower(), narrowing_pattern(words)
+
+        def list_texts(tenant: str, session: str, title: str) -> Iterator[str]:
+            yield title
+            for (body,) in self._read(_CANDIDATES, (tenant, session, pattern)):
+                yield from texts_of(load_insert(body)[0])
+
+        heads = self._read(_HEADS, (self._clock(),))
+        matches = (who for who in heads if any(wanted in text.lower() for text in list_texts(*who)))
+        return [session for _, session, _ in islice(matches, most)]
 
     def briefs(
         self, tenant: str, session: str, start: int = 0, stop: int = 2**40
@@ -242,14 +249,14 @@ class Transcripts(Tables):
         return [
             MessageBrief(*json.loads(brief))._replace(place=place, tokens=tokens)
             if brief
-            else describe_message(_load_message(body))._replace(place=place)
+            else describe_message(load_insert(body)[0])._replace(place=place)
             for place, tokens, brief, body in rows
         ]
 
     def load_message(self, tenant: str, session: str, place: int) -> Message | None:
         """Return one message; None if it is not kept. Raises `StoreError`."""
         rows = self._read(_BODY, (tenant, session, place))
-        return next((_load_message(body) for (body,) in rows), None)
+        return load_insert(rows[0][0])[0] if rows else None
 
     def _forget(self, connection: Any, who: tuple[str, str]) -> None:
         self._execute(connection, _DELETE, who)  # first, since it is locked first
@@ -283,18 +290,11 @@ class Transcripts(Tables):
 
     def _find_excess(self, connection: Any) -> list[tuple[str, str]]:
         """Return the oldest transcripts that exceed the limit of all, at most 100."""
-        over, excess = int(self._rows(connection, _TOTAL)[0][0]) - self._limits.total, []
-        for tenant, session, size in self._rows(connection, _OLDEST) if over > 0 else ():
-            if over > 0:
-                excess.append((tenant, session))
-                over -= size
-        return excess
+        over = int(self._rows(connection, _TOTAL)[0][0]) - self._limits.total
+        rows = self._rows(connection, _OLDEST) if over > 0 else []
+        freed = accumulate((size for *_, size in rows), initial=0)
+        return [(row[0], row[1]) for row, size in zip(rows, freed, strict=False) if size < over]
 
 
-def _dump_message(message: Message) -> str:
-    """Return a message in the stored form of edits (docs/stores.md)."""
-    return dump_edit(Edit(0, 1, (message,), "", "recorded"))
-
-
-def _load_message(body: str) -> Message:
-    return load_edit(body).insert[0]
+def _dump_message(message: Message) -> tuple[str, str]:
+    return json.dumps(describe_message(message)), dump_edit(Edit(0, 1, (message,), "", "recorded"))
