@@ -156,6 +156,29 @@ def test_an_edit_that_gets_below_a_price_cliff_pays_at_once():
     assert worth.pays and "cliff" in worth.reason
     assert not judge_edit(offer(60_000, 90_000), TENTH, 5).pays
     assert not judge_edit(offer(10_000, 90_000), steep, 5).pays  # still above it
+    dear = replace(TENTH, cliffs=((100_000, 5.0, 2.0),))  # output, too
+    assert judge_edit(offer(60_000, 90_000), dear, 5).tokens_saved > worth.tokens_saved
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "figures"),
+    [
+        ("gpt-5.4", 272_001, (5, 22.5, 0.5, 5)),
+        ("gpt-6.2-sol", 300_000, (4, 15, 0.2, 5)),
+        ("gemini-3-pro", 200_001, (4, 18, 0.4, 4)),
+        ("grok-4.7", 250_000, (4, 12, 1, 4)),
+        ("claude-haiku-5-5", 100_001, (0.5, 2.5, 0.05, 0.625)),
+        ("qwen3-max", 33_000, (2.4, 12, 0.48, 2.4)),
+        ("qwen3-max", 200_000, (3, 15, 0.6, 3)),
+    ],
+)
+def test_all_prices_rise_above_a_cliff_as_their_provider_raises_them(model, tokens, figures):
+    rates = find_rates(model)
+    assert rates is not None and rates.for_request(20_000) is rates
+    long = rates.for_request(tokens)
+    assert (long.input, long.output, long.read, long.write) == pytest.approx(figures)
+    if rates.hour is not None:
+        assert long.for_an_hour().write == pytest.approx(5 * rates.hour)
 
 
 def test_the_price_table_has_a_date_and_knows_several_spellings_of_a_model():
@@ -177,7 +200,10 @@ def test_the_price_table_has_a_date_and_knows_several_spellings_of_a_model():
     assert find_rates("x", lambda model: TENTH if model == "x" else None) is TENTH
     assert PRICES.date >= "2026-11-01"
     haiku = find_rates("claude-haiku-5-5")
-    assert haiku is not None and [haiku.factor(n) for n in (100_000, 100_001)] == [1.0, 5.0]
+    assert haiku is not None and [haiku.for_request(n).input for n in (100_000, 100_001)] == [
+        0.1,
+        0.5,
+    ]
 
 
 def test_impossible_prices_are_refused():

@@ -240,11 +240,13 @@ def _solve(value: float) -> float:
 def judge_edit(offer: EditEffect, rates: Rates, expected: float) -> Verdict:
     """Return the verdict on *offer* in a session with *expected* remaining calls."""
     after, gained = break_even(offer, rates), tokens_saved(offer, rates, expected)
-    remaining = offer.tokens - offer.removed
-    high = rates.factor(int(offer.tokens + offer.growth))
-    if offer.removed > 0 and rates.factor(remaining) < high:
-        gained += (high - rates.factor(remaining)) * offer.tokens * rates.r
-        reason = f"pays at once: above a price cliff input costs {high:g} times as much"
+    low = rates.for_request(offer.tokens - offer.removed)
+    high = rates.for_request(int(offer.tokens + offer.growth))
+    if offer.removed > 0 and low.input < high.input:
+        read, output = high.read - low.read, high.output - low.output
+        gained += (read * offer.tokens + output * PRIOR.output) / rates.input
+        times = f"{high.input / rates.input:g} times as much"
+        reason = f"pays at once: above a price cliff input costs {times}"
         return Verdict(True, 0.0, expected, gained, reason)
     when = "never pays" if after == inf else f"pays after {after:.1f} calls"
     why = f"{when}, expected {expected:.0f}"
@@ -339,7 +341,8 @@ def find_plan(figures: Figures, rates: Rates, survival: CallCounts | None = None
     )
     worth = judge_edit(offer, rates, expected)
     patience = 1.0 if figures.is_turn_start else LOOP_PATIENCE
-    is_steep = rates.factor(int(offer.tokens + offer.growth)) > rates.factor(goal)
+    high = rates.for_request(int(offer.tokens + offer.growth))
+    is_steep = high.input > rates.for_request(goal).input
     is_time = is_steep or figures.is_cold or removed >= patience * best_growth(offer, rates)
     return Plan(goal, offer, worth) if is_time and worth.pays else None
 

@@ -188,8 +188,9 @@ class Rates:
     """Price of input written to the cache; equal to *input* if writing costs nothing extra."""
     lifetime: float = 300.0
     """Seconds that a cached prefix lives after its last use."""
-    cliffs: tuple[tuple[int, float], ...] = ()
-    """Pairs (tokens, factor): the price factor of all input in requests above that many tokens."""
+    cliffs: tuple[tuple[float, ...], ...] = ()
+    """Each (tokens, factor of input prices, factor of the output price) for requests with more
+    input than that. Without the last, output costs the same."""
     hour: float | None = None
     """Price of input written to the cache for an hour; None without such a price."""
     block_tokens: int = 1
@@ -220,9 +221,15 @@ class Rates:
         object without such a price."""
         return self if self.hour is None else replace(self, write=self.hour, lifetime=3600.0)
 
-    def factor(self, tokens: int) -> float:
-        """Return the factor of the input price for a request of *tokens*; 1.0 below all cliffs."""
-        return max((factor for above, factor in self.cliffs if tokens > above), default=1.0)
+    def for_request(self, tokens: int) -> "Rates":
+        """Return the prices of a request with *tokens* of input; the same object below cliffs."""
+        above = [factors for least, *factors in sorted(self.cliffs) if tokens > least]
+        if not above:
+            return self
+        factor, output = (*above[-1], 1.0)[:2]
+        prices = {name: getattr(self, name) * factor for name in ("input", "read", "write")}
+        hour = self.hour and self.hour * factor
+        return replace(self, **prices, output=self.output * output, hour=hour)
 
     def in_blocks(self, tokens: int) -> int:
         """Return *tokens* rounded up to whole cache blocks."""
@@ -284,7 +291,7 @@ def find_rates(model: str, given: Rates | Prices | None = None) -> Rates | None:
 
 
 def _make_rates(*, cliffs: Iterable[Sequence[float]] = (), **prices: Any) -> Rates:
-    return Rates(**prices, cliffs=tuple((int(above), float(factor)) for above, factor in cliffs))
+    return Rates(**prices, cliffs=tuple(map(tuple, cliffs)))
 
 
 PRICES = ModelTable(Path(__file__).with_name("prices.json"), _make_rates)

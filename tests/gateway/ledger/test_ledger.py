@@ -243,11 +243,16 @@ class Gateway:
 # --- bills ----------------------------------------------------------------------------------------
 
 
-def test_every_token_is_billed_once_and_the_input_of_a_long_prompt_costs_more():
-    rates = Rates(2.0, 10.0, 0.2, 2.5, cliffs=((1_000, 5.0),))
+def test_every_token_is_billed_once_and_a_call_with_a_long_prompt_costs_more():
+    rates = Rates(2.0, 10.0, 0.2, 2.5, cliffs=((1_000, 5.0, 3.0),))
     low, high = Tokens(100, 200, 300, 50), Tokens(1_000, 2_000, 3_000, 50)
     assert compute_cost(low, rates) == (200_000_000, 40_000_000, 750_000_000, 500_000_000)
-    assert compute_cost(high, rates) == (10_000_000_000, 2_000_000_000, 37_500_000_000, 500_000_000)
+    assert compute_cost(high, rates) == (
+        10_000_000_000,
+        2_000_000_000,
+        37_500_000_000,
+        1_500_000_000,
+    )
     assert compute_cost(Tokens(output=1_000_000), rates).output == 10 * DOLLAR
 
 

@@ -7,7 +7,6 @@ from functools import partial
 
 from msgspec import UNSET
 
-from refold.budget.planner import EditEffect, break_even
 from refold.compactor import late_edits
 from refold.compactor.by_hand import Preview
 from refold.compactor.pins import Pins, keep_pinned
@@ -214,16 +213,14 @@ def _effect(pending: PendingPreview, before: int, after: int, rates: Rates | Non
         default=len(view.transcript),
     )
     behind = sum(item.tokens for item in view.iter_items() if item.start >= first)
-    written, removed = min(after, round(pending.ratio * behind)), before - after
+    written = min(after, round(pending.ratio * behind))
     if rates is None:
         return Effect(after - written, written, None, None, None)
-    once = written * (rates.write - rates.read) / 1e6 + preview.cost
-    per_call = removed * rates.read / 1e6
-    calls = break_even(EditEffect(removed=removed, rewritten=written, tokens=before), rates)
-    calls += preview.cost / per_call if per_call > 0 else 0.0
-    return Effect(
-        after - written, written, once, per_call, calls if 0 <= calls < float("inf") else None
-    )
+    low = rates.for_request(after)
+    once = written * (low.write - low.read) / 1e6 + preview.cost
+    per_call = (before * rates.for_request(before).read - after * low.read) / 1e6
+    calls = once / per_call if per_call > 0 else None
+    return Effect(after - written, written, once, per_call, calls)
 
 
 # --- strategies of a preview ----------------------------------------------------------------------

@@ -161,9 +161,9 @@ def _describe(
         sent=None,
         fixed=0,
         levels=_levels(context, incoming, row.model),
-        prices=_prices(row.model, context),
+        prices=_prices(row.model, context, row.sent),
         summary_model=writer,
-        summary_prices=_prices(writer, context),
+        summary_prices=_prices(writer, context, 0),
         takes_summary_model=find_endpoint(context) is not None,
         calls=[],
         edits=_describe_edits(shown, ledger),
@@ -191,10 +191,11 @@ def _name_summary_model(context: ApiContext) -> str:
     return ", ".join(names) or ("the gateway's model" if has_model else "")
 
 
-def _prices(model: str, context: ApiContext) -> Prices | None:
+def _prices(model: str, context: ApiContext, tokens: int) -> Prices | None:
     rates = find_rates(model, context.pipeline.settings.prices)
     if rates is None:
         return None
+    rates = rates.for_request(tokens)
     return Prices(rates.input, rates.output, rates.read, rates.write, rates.lifetime)
 
 

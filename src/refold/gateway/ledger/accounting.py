@@ -438,14 +438,13 @@ def _with_bill(
 
 
 def compute_cost(tokens: Tokens, rates: Rates) -> Cost:
-    """Return the cost of a call of *tokens*. Above a price cliff all of its input costs more."""
-    factor = rates.factor(tokens.input)
+    """Return the cost of a call of *tokens*. Above a price cliff all of it costs more."""
+    rates = rates.for_request(tokens.input)
     short, long = tokens.written - tokens.written_for_hour, rates.for_an_hour().write
     return Cost(
-        _picodollars(tokens.fresh, rates.input * factor),
-        _picodollars(tokens.read, rates.read * factor),
-        _picodollars(short, rates.write * factor)
-        + _picodollars(tokens.written_for_hour, long * factor),
+        _picodollars(tokens.fresh, rates.input),
+        _picodollars(tokens.read, rates.read),
+        _picodollars(short, rates.write) + _picodollars(tokens.written_for_hour, long),
         _picodollars(tokens.output, rates.output),
     )
 

@@ -278,8 +278,8 @@ function drawEffect(session, offer, now, wanted) {
   const { levels: { window }, prices } = session;
   const rows = [["Tokens sent", before, after, number, before ? `−${share(before - after, before)}` : ""]];
   if (prices) {
-    const cost = (tokens) => (tokens * prices.read) / 1e6;
-    rows.push(["Cached input per call", cost(before), cost(after), (value) => money(value, true), money(cost(after - before), true)]);
+    const cost = (before * prices.read) / 1e6, saved = now.effect.per_call;
+    rows.push(["Cached input per call", cost, cost - saved, (value) => money(value, true), money(-saved, true)]);
   }
   if (window && window > before) rows.push([`Free in window of ${number(window)}`, window - before, window - after, number, signed(before - after)]);
   const width = (value, most) => create("i", { vars: { width: `${(100 * value) / most}%` } });
