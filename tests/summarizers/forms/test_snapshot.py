@@ -190,6 +190,15 @@ def test_merging_keeps_file_states_and_unfinished_steps():
     assert both.current_plan == (Step("S1.", "done"), Step("s2"))
 
 
+def test_an_action_that_is_repeated_is_the_newest():
+    """S0-25: oldest first; the place of its first time is dropped first."""
+    old = Snapshot("g", recent_actions=("ran the tests", "read a.py", "ran the tests", "read b.py"))
+    assert old.recent_actions == ("read a.py", "ran the tests", "read b.py")
+    new = Snapshot("g", recent_actions=("edited a.py", "Ran the tests."))
+    both = SnapshotForm(actions=3).merge(old, new)
+    assert both.recent_actions == ("read b.py", "edited a.py", "Ran the tests.")
+
+
 def test_ten_rounds_of_forgetful_updates_lose_nothing():
     """Each update contains only what is new. After ten rounds all knowledge, files and steps
     remain."""

@@ -72,6 +72,16 @@ def merge_items(
     return (*merged, *fresh.values())
 
 
+def latest_items(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the texts as `clean_items`, but of equal ones the latest at its own place."""
+    latest = dict[str, str]()
+    for text in texts:
+        key = comparison_key(text)
+        latest.pop(key, None)
+        latest[key] = text
+    return clean_items(latest.values())
+
+
 _FENCE = re.compile(r"(?:```|~~~)")
 
 

@@ -87,7 +87,7 @@ class Snapshot:
         )
         object.__setattr__(self, "overall_goal", goal if sections.has_content(goal) else "")
         object.__setattr__(self, "key_knowledge", sections.clean_items(self.key_knowledge))
-        object.__setattr__(self, "recent_actions", sections.clean_items(self.recent_actions))
+        object.__setattr__(self, "recent_actions", sections.latest_items(self.recent_actions))
         object.__setattr__(self, "file_system_state", files)
         object.__setattr__(self, "current_plan", plan)
 
@@ -139,7 +139,7 @@ class SnapshotForm:
         """Return *previous* merged with *new*."""
         if previous is None:
             return new
-        actions = sections.merge_items(previous.recent_actions, new.recent_actions)
+        actions = sections.latest_items((*previous.recent_actions, *new.recent_actions))
         return Snapshot(
             new.overall_goal or previous.overall_goal,
             sections.merge_items(previous.key_knowledge, new.key_knowledge),
