@@ -509,6 +509,24 @@ def test_memories_are_found_in_any_script(sink: MemorySink, query: str) -> None:
     assert [memory.text[:2] for memory in sink.search(query)][:1] == ["我喜"]
 
 
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("Die ÄNDERUNGSMITTEILUNG liegt bereit", "rungsmitteil"),
+        ("Die ÄNDERUNGSMITTEILUNG liegt bereit", "ÄNDERUNGSMIT"),
+        ("Встреча ПЕРЕНЕСЕНА на среду", "перенес"),
+        ("Η ΣΥΝΆΝΤΗΣΗ είναι αύριο, ΟΔΥΣΣΕΎΣ", "ΔΥΣΣΕΎΣ"),
+        ("Die Hauptstraße ist gesperrt", "auptstrasse"),
+        ("Ｐｙｔｈｏｎｉｃ", "ython"),
+    ],
+)
+def test_memories_are_found_in_the_middle_of_a_word_in_any_case(
+    sink: MemorySink, text: str, query: str
+) -> None:
+    sink.store(facts("something else", text))
+    assert [memory.text for memory in sink.search(query)] == [text]
+
+
 def test_sinks_search_by_content_and_forget(sink: MemorySink) -> None:
     assert sink.store(facts("one apple", "two pears", "one pear", "one apple")) == 3
     assert [memory.text for memory in sink.search("apple")] == ["one apple"]

@@ -108,7 +108,7 @@ UNINDEX_TERMS = "INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)
 DELETE = "DELETE FROM memories WHERE seq = ?"
 BY_ID = "SELECT seq, concept, text FROM memories WHERE scope = ? AND id = ?"
 LATEST = SELECT + "WHERE scope = ? ORDER BY seq DESC LIMIT ?"
-HOLDING = SELECT + "WHERE scope = ? AND instr(lower(text), ?) ORDER BY seq DESC LIMIT ?"
+HOLDING = SELECT + "WHERE scope = ? AND instr(FOLD(text), ?) ORDER BY seq DESC LIMIT ?"
 FIND = (
     SELECT + "JOIN words ON words.rowid = seq WHERE words MATCH ? AND scope = ? "
     "ORDER BY bm25(words), seq DESC LIMIT ?"

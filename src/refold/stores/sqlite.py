@@ -20,7 +20,7 @@ from refold.stores.schema import (
     prepare_sqlite,
     upgrade_copy,
 )
-from refold.text.plain import Run, run_terms, runs
+from refold.text.plain import Run, fold, run_terms, runs
 
 # --- the connection -------------------------------------------------------------------------------
 
@@ -171,6 +171,7 @@ class SQLiteDatabase:
         schema = (self._timeout, self._migrations, self._application_id)
         # SQLite's own LOWER handles only A to Z.
         connection.create_function("LOWER", 1, str.lower, deterministic=True)
+        connection.create_function("FOLD", 1, fold, deterministic=True)
         try:
             if self._read_only:
                 upgraded = upgrade_copy(connection, *schema)
