@@ -154,6 +154,14 @@ def test_a_compactor_with_other_settings_reads_a_known_history_by_them(changes):
     assert (view.tokens, view.profile.model) == (fresh.tokens, fresh.profile.model)
 
 
+def test_a_compactor_with_another_store_writes_its_ledger_there():
+    compact, store, ledger = compactor(), refold.MemoryStore(), refold.MemoryStore()
+    compact.with_settings(store=store)(conversation(60))
+    assert store.ledger() and not compact.settings.store.ledger()
+    apart = compact.with_settings(ledger=ledger).with_settings(store=refold.MemoryStore())
+    assert apart.settings.ledger is ledger
+
+
 def test_a_list_that_was_changed_in_place_is_read_again():
     compact, history = compactor(trigger=10**6), conversation(5)
     compact(history)

@@ -104,8 +104,11 @@ class Compactor:
 
     def with_settings(self, **changes: Any) -> "Compactor":
         """Return a compactor with some of its `settings` replaced. It shares the usage reports, and
-        the conversation cache unless a setting of `CACHE_SETTINGS` differs."""
+        the conversation cache unless a setting of `CACHE_SETTINGS` differs. With another store, a
+        ledger in the former store is replaced too."""
         twin, settings = copy(self), self.settings
+        if "store" in changes and settings.ledger is as_ledger_store(settings.store):
+            changes = {"ledger": as_ledger_store(changes["store"]), **changes}
         twin.settings = replace(
             settings,
             **changes,
