@@ -8,7 +8,9 @@ from typing import Any
 from agent_framework import (
     Agent,
     AgentSession,
+    ChatContext,
     Content,
+    FunctionTool,
     InMemoryHistoryProvider,
     Message,
     SlidingWindowStrategy,
@@ -22,6 +24,7 @@ from adapters.session import Turn, check_part, neutral_history, read_part
 from refold import Budget, Compactor
 from refold.adapters import agent_framework
 from refold.adapters.agent_framework import RefoldStrategy
+from refold.compactor.hooks import CompactionEnded, Event
 
 PACKAGE = "agent-framework-core"
 FILE = "session.json"
@@ -87,6 +90,32 @@ def _compact(size: int) -> list[Message]:
 
 def _find_fault(messages: Sequence[Message]) -> Any:
     return not messages or messages[0].role != "user"
+
+
+async def _check_streams() -> None:
+    """A stream's options count for its own call only, and tools that cannot be read stop none."""
+    compactions = list[CompactionEnded]()
+
+    def listen(event: Event) -> None:
+        compactions.extend([event] if isinstance(event, CompactionEnded) else [])
+
+    compactor = Compactor(budget=Budget(20_000, 10_000), format=agent_framework, on_event=listen)
+    refold = RefoldStrategy(compactor)
+
+    async def stream() -> None:
+        await asyncio.sleep(0)
+
+    broken = FunctionTool(name="broken")
+    broken.parameters = broken
+    for options in ({"instructions": "word " * 40_000}, {"tools": [broken]}):
+        context = ChatContext(client=None, messages=[], options=options, stream=True)
+        await refold.process(context, stream)
+        await refold(_history(3))
+        await refold([Message("user", ["See to the parts."]), *_history(3)])
+    assert len(compactions) == 1, compactions
+
+
+CHECKS = (lambda: asyncio.run(_check_streams()),)
 
 
 REGRESSIONS = (

@@ -86,6 +86,8 @@ class Framework(Protocol):
     """Distribution whose version the table shows."""
     REGRESSIONS: Sequence[Regression]
     TIMINGS: Sequence[Timing]
+    CHECKS: Sequence[Callable[[], None]]
+    """Optional. Functions that raise AssertionError if the adapter breaks what it promises."""
 
     def talk(self, job: Job) -> Talk:
         """Run the turns of *job*."""

@@ -79,6 +79,23 @@ def _input(turn: Turn) -> ChatMessage:
 REGRESSIONS: tuple[Regression, ...] = ()
 
 
+class _Recorder:
+    """A generator that returns its arguments."""
+
+    def run(self, messages: list[ChatMessage], **options: Any) -> dict[str, Any]:
+        return {"replies": [], "messages": messages, **options}
+
+
+def _check_options() -> None:
+    """All arguments reach the generator, and so do messages with tools that cannot be read."""
+    refold, messages = haystack.RefoldChatGenerator(_Recorder()), [ChatMessage.from_user("Go on.")]
+    assert refold.run(messages, tools_strict=True)["tools_strict"] is True
+    assert refold.run(messages, tools=[object()])["messages"] == messages
+
+
+CHECKS = (_check_options,)
+
+
 # --- timings --------------------------------------------------------------------------------------
 
 

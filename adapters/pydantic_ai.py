@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from anthropic import AsyncAnthropic
@@ -13,6 +14,9 @@ from pydantic_ai.messages import (
     ModelResponse,
     PartDeltaEvent,
     PartStartEvent,
+    RetryFeedbackPart,
+    RetryInfo,
+    RetryPromptPart,
     TextPart,
     TextPartDelta,
     ToolCallPart,
@@ -26,7 +30,7 @@ from pydantic_ai_harness.compaction import SlidingWindowCompaction
 
 from adapters.framework import Job, Regression, Talk, Timing
 from adapters.session import ToolError, Turn, check_part, neutral_history, read_part
-from refold import Budget, Compactor, check
+from refold import Budget, Compactor, Message, Text, ToolResult, check
 from refold.adapters import pydantic_ai_messages
 from refold.adapters.pydantic_ai import RefoldCapability
 
@@ -159,6 +163,26 @@ REGRESSIONS = (
         broken=23,
     ),
 )
+
+
+def _check_edited_retries() -> None:
+    """What is shown in place of a retry is all that the model reads."""
+    parts = (
+        RetryPromptPart("No such part.", tool_name="check_part", tool_call_id="1"),
+        RetryPromptPart("No such part."),
+        RetryFeedbackPart("No such part.", retry=RetryInfo(cause="model_retry")),
+    )
+    for part in parts:
+        item = ModelRequest([part])
+        message = pydantic_ai_messages.decode(item, ())
+        (retry,), text = message.parts, Text("[cleared]")
+        new = replace(retry, content=(text,)) if isinstance(retry, ToolResult) else text
+        edited = Message(message.role, (new,))
+        item = pydantic_ai_messages.patch(item, edited)
+        assert pydantic_ai_messages.decode(item, ()) == edited, item
+
+
+CHECKS = (_check_edited_retries,)
 
 
 # --- timings --------------------------------------------------------------------------------------

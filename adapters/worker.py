@@ -43,6 +43,8 @@ def _do(framework: Framework, name: str, given: dict[str, Any]) -> dict[str, Any
                 "errors": logged,
             }
         case "regressions":
+            for check in getattr(framework, "CHECKS", ()):
+                check()
             return {"rows": [_compare(case) for case in framework.REGRESSIONS]}
         case "timings":
             return {"rows": [[each.name, *_time(each)] for each in framework.TIMINGS]}

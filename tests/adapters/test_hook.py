@@ -10,12 +10,7 @@ import pytest
 
 from refold import Budget, Compactor, FormatError, MemoryStore, StoreError, check
 from refold.adapters import langchain
-from refold.adapters.hook import (
-    acompact_or_pass,
-    compact_or_pass,
-    explain_missing,
-    require_format,
-)
+from refold.adapters.hook import explain_missing, fail_open, require_format
 from refold.strategies import Summarize
 
 
@@ -39,16 +34,29 @@ class BrokenStore(MemoryStore):
 # --- hooks ----------------------------------------------------------------------------------------
 
 
+def show(compactor, messages):
+    with fail_open():
+        return compactor(messages).payload
+    return messages
+
+
+async def ashow(compactor, messages):
+    with fail_open():
+        return (await compactor.acompact(messages)).payload
+    return messages
+
+
 def test_a_failing_store_does_not_stop_the_agent(caplog):
     compactor = Compactor(budget=Budget(3_000, 1_500), store=BrokenStore())
-    assert compact_or_pass(compactor, history()) is None
-    assert asyncio.run(acompact_or_pass(compactor, history())) is None
+    messages = history()
+    assert show(compactor, messages) is messages
+    assert asyncio.run(ashow(compactor, messages)) is messages
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
     assert "the disk is full" in caplog.text
 
 
 def test_a_history_in_an_unknown_format_does_not_stop_the_agent(caplog):
-    assert compact_or_pass(Compactor(format="anthropic"), [3.5]) is None
+    assert show(Compactor(format="anthropic"), [3.5]) == [3.5]
     assert FormatError.__name__ in caplog.text
 
 
@@ -64,8 +72,9 @@ def test_messages_of_an_unknown_framework_release_do_not_stop_the_agent(caplog):
     """One line says so, and the agent goes on."""
     codec = SimpleNamespace(**{**vars(langchain), "decode": lambda item, prior: item.content})
     compactor = Compactor(format=codec)
-    assert compact_or_pass(compactor, [OfAnotherRelease()]) is None
-    assert asyncio.run(acompact_or_pass(compactor, [OfAnotherRelease()])) is None
+    messages = [OfAnotherRelease()]
+    assert show(compactor, messages) is messages
+    assert asyncio.run(ashow(compactor, messages)) is messages
     for record in caplog.records:
         line = record.getMessage()
         assert "is sent as it came: AttributeError: 'Message' object has no" in line
@@ -189,6 +198,13 @@ def test_usage_reaches_the_compactor_of_the_calls_format_once():
     (report,) = refold.compactors["openai_chat"].settings.reports.newest
     assert report.usage.input == 1_700
     assert refold.compactors["anthropic"].settings.reports.newest == ()
+
+
+def test_usage_of_another_release_does_not_stop_the_call(caplog):
+    refold = make_logger()
+    run_hook(refold, model="gpt-5.2", messages=history(), litellm_call_id="1")
+    refold.log_success_event({"litellm_call_id": "1"}, {"usage": object()}, None, None)
+    assert "the usage of a call is not counted: AttributeError" in caplog.text
 
 
 def test_calls_whose_answer_never_comes_are_forgotten():

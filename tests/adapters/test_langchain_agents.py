@@ -87,3 +87,18 @@ def test_the_name_of_a_bedrock_model_gives_its_window_and_prices() -> None:
     agent = create_agent(model, [], middleware=[RefoldMiddleware()])
     agent.invoke({"messages": history(300)})
     assert len(model.sent[0]) < 600  # without a model's name nothing is compacted
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_model_that_cannot_be_read_does_not_stop_the_agent(caplog, is_async) -> None:
+    class RenamedModel(Model):
+        @property
+        def model_id(self):
+            raise RuntimeError("renamed to name")
+
+    model = RenamedModel(messages=iter([AIMessage("Done.")]), sent=[])
+    agent = create_agent(model, [], middleware=[RefoldMiddleware()])
+    state = {"messages": history(3)}
+    asyncio.run(agent.ainvoke(state)) if is_async else agent.invoke(state)
+    assert len(model.sent[0]) == 7
+    assert "the request is sent as it came: RuntimeError: renamed to name" in caplog.text

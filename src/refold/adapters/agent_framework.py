@@ -14,8 +14,9 @@ from sys import modules
 from typing import Any
 
 from refold.adapters.hook import (
-    acompact_or_pass,
+    UNCOUNTED,
     explain_missing,
+    fail_open,
     fits_types,
     provider_rules,
     require_format,
@@ -53,14 +54,14 @@ REASON = "refold"
 
 @dataclass
 class _Call:
-    """A call of the model: its request fields beside the messages, and the view that is sent."""
+    """A call of the model: its options, and the view that is sent."""
 
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     view: View | None = None
 
 
-_current: ContextVar[_Call | None] = ContextVar("refold_call", default=None)
-"""The current call of a task, because a strategy only gets the messages."""
+_next: ContextVar[_Call | None] = ContextVar("refold_call", default=None)
+"""The call of a task that the strategy runs for next, because it only gets the messages."""
 
 
 class RefoldStrategy(ChatMiddleware):
@@ -83,42 +84,49 @@ class RefoldStrategy(ChatMiddleware):
             if message.additional_properties.get(EXCLUDE_REASON_KEY) == REASON:
                 del message.additional_properties[EXCLUDE_REASON_KEY]
                 message.additional_properties[EXCLUDED_KEY] = False
-        call = _current.get() or _Call()
-        included = [m for m in own if not _is_excluded(m)]
-        body = {"messages": included, **call.options}
-        call.view = await acompact_or_pass(self.compactor, body)
-        shown = included if call.view is None else list(call.view.payload["messages"])
-        inserted = {decode(m, ()): m for m in messages if m.additional_properties.get(REASON)}
-        positions = {id(message) for message in own}
-        same = (m if id(m) in positions else inserted.get(decode(m, ()), m) for m in shown)
-        messages[:] = _place(own, list(same))
+        shown = included = [m for m in own if not _is_excluded(m)]
+        inserted = [m for m in messages if m.additional_properties.get(REASON)]
+        call = _next.get() or _Call()
+        _next.set(None)  # a stream's call ends outside the middleware
+        with fail_open():
+            body = {"messages": included, **_fields(call.options)}
+            view = await self.compactor.acompact(body)
+            shown = _reuse(view.payload["messages"], own, inserted)
+            call.view = view
+        messages[:] = _place(own, shown)
         return before != [id(m) for m in messages if not _is_excluded(m)]
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Store the request fields for the strategy, and report the usage of the call."""
-        call = _Call(_options(context.options or {}))
-        token = _current.set(call)
+        """Store the options for the strategy, and report the usage of the call."""
+        call = _Call(context.options or {})
+        _next.set(call)
         if context.stream:
             context.stream_result_hooks.append(lambda response: self._report(call, response))
-            await call_next()
-            return
-        try:
-            await call_next()
-        finally:
-            _current.reset(token)
-        self._report(call, context.result)
+        await call_next()
+        if not context.stream:
+            self._report(call, context.result)
 
     def _report(self, call: _Call, response: Any) -> Any:
-        used = getattr(response, "usage_details", None)
-        if used and call.view is not None:
-            names = ("input", "output", "cache_read_input", "cache_creation_input")
-            counts = (used.get(f"{name}_token_count") or 0 for name in names)
-            self.compactor.report(call.view, Usage(*counts))
+        with fail_open(UNCOUNTED):
+            used = getattr(response, "usage_details", None)
+            if used and call.view is not None:
+                names = ("input", "output", "cache_read_input", "cache_creation_input")
+                counts = (used.get(f"{name}_token_count") or 0 for name in names)
+                self.compactor.report(call.view, Usage(*counts))
         return response
 
 
 def _is_excluded(message: maf.Message) -> bool:
     return bool(message.additional_properties.get(EXCLUDED_KEY))
+
+
+def _reuse(
+    shown: Sequence[maf.Message], own: Sequence[maf.Message], inserted: Sequence[maf.Message]
+) -> list[maf.Message]:
+    """Return *shown* with the messages inserted earlier instead of new ones with their content."""
+    positions = {id(message) for message in own}
+    earlier = {decode(message, ()): message for message in inserted}
+    return [m if id(m) in positions else earlier.get(decode(m, ()), m) for m in shown]
 
 
 def _place(own: Sequence[maf.Message], shown: Sequence[maf.Message]) -> list[maf.Message]:
@@ -146,7 +154,8 @@ def _exclude(message: maf.Message) -> None:
         message.additional_properties |= {EXCLUDED_KEY: True, EXCLUDE_REASON_KEY: REASON}
 
 
-def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request fields of a body beside its messages."""
     tools = [
         {"name": t.name, "description": t.description, "parameters": t.parameters()}
         for t in as_list(options.get("tools"))

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from refold.adapters.hook import (
-    acompact_or_pass,
-    compact_or_pass,
+    UNCOUNTED,
     explain_missing,
+    fail_open,
     latest_view,
     require_format,
 )
@@ -45,10 +45,11 @@ class RefoldPlugin(BasePlugin):
         llm_request: LlmRequest,
     ) -> LlmResponse | None:
         """Replace the contents of the request by the view."""
-        view = await acompact_or_pass(self.compactor, _body(llm_request))
-        latest_view.set(view)
-        if view is not None and view.visible_edits:
+        latest_view.set(None)
+        with fail_open():
+            view = await self.compactor.acompact(_body(llm_request))
             llm_request.contents = _contents(view.payload["contents"])
+            latest_view.set(view)
         return None
 
     async def after_model_callback(
@@ -58,11 +59,12 @@ class RefoldPlugin(BasePlugin):
         llm_response: LlmResponse,
     ) -> LlmResponse | None:
         """Report the usage of the call."""
-        used, view = llm_response.usage_metadata, latest_view.get()
-        if view is not None and used is not None and not llm_response.partial:
-            output = (used.candidates_token_count or 0) + (used.thoughts_token_count or 0)
-            cached = used.cached_content_token_count or 0
-            self.compactor.report(view, Usage(used.prompt_token_count or 0, output, cached))
+        with fail_open(UNCOUNTED):
+            used, view = llm_response.usage_metadata, latest_view.get()
+            if view is not None and used is not None and not llm_response.partial:
+                output = (used.candidates_token_count or 0) + (used.thoughts_token_count or 0)
+                cached = used.cached_content_token_count or 0
+                self.compactor.report(view, Usage(used.prompt_token_count or 0, output, cached))
         return None
 
 
@@ -75,8 +77,9 @@ def content_filter(compactor: Compactor | None = None) -> Callable[[list[Content
     chosen = require_format(compactor, FORMAT)
 
     def show(contents: list[Content]) -> list[Content]:
-        view = compact_or_pass(chosen, list(contents))
-        return contents if view is None else _contents(view.payload)
+        with fail_open():
+            return _contents(chosen(list(contents)).payload)
+        return contents
 
     return show
 

@@ -5,15 +5,15 @@ messages.
 module is a codec (`refold.codecs.codec`). Needs the extra `haystack`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from sys import modules
 from typing import Any
 
 from refold.adapters.hook import (
-    acompact_or_pass,
-    compact_or_pass,
+    UNCOUNTED,
     explain_missing,
+    fail_open,
     fits_types,
     provider_rules,
     require_format,
@@ -68,12 +68,14 @@ class RefoldChatGenerator:
         generation_kwargs: dict[str, Any] | None = None,
         *,
         tools: Any = None,
+        tools_strict: bool | None = None,
     ) -> dict[str, Any]:
         """Call the model with the view of *messages*. A text is one message of the user."""
-        history = _as_messages(messages)
-        view = compact_or_pass(self.compactor, self._body(history, tools))
-        options = _options(streaming_callback, generation_kwargs, tools)
-        return self._report(view, self.chat_generator.run(_messages_of(view, history), **options))
+        shown, view = _read_history(messages)
+        with fail_open():
+            shown, view = _show(self.compactor(self._body(shown, tools)))
+        options = _options(streaming_callback, generation_kwargs, tools, tools_strict)
+        return self._report(view, self.chat_generator.run(shown, **options))
 
     @component.output_types(replies=list[hs.ChatMessage])
     async def run_async(
@@ -83,12 +85,13 @@ class RefoldChatGenerator:
         generation_kwargs: dict[str, Any] | None = None,
         *,
         tools: Any = None,
+        tools_strict: bool | None = None,
     ) -> dict[str, Any]:
         """Do the same as `run`, in async code."""
-        history = _as_messages(messages)
-        view = await acompact_or_pass(self.compactor, self._body(history, tools))
-        options = _options(streaming_callback, generation_kwargs, tools)
-        shown = _messages_of(view, history)
+        shown, view = _read_history(messages)
+        with fail_open():
+            shown, view = _show(await self.compactor.acompact(self._body(shown, tools)))
+        options = _options(streaming_callback, generation_kwargs, tools, tools_strict)
         return self._report(view, await self.chat_generator.run_async(shown, **options))
 
     def _body(self, messages: Sequence[hs.ChatMessage], tools: Any) -> dict[str, Any]:
@@ -98,8 +101,9 @@ class RefoldChatGenerator:
         return {"messages": list(messages), "tools": specs, "model": model}
 
     def _report(self, view: View | None, answer: dict[str, Any]) -> dict[str, Any]:
-        if view is not None and answer["replies"]:
-            self.compactor.report(view, answer["replies"][0].meta.get("usage"))
+        with fail_open(UNCOUNTED):
+            if view is not None and answer["replies"]:
+                self.compactor.report(view, answer["replies"][0].meta.get("usage"))
         return answer
 
     def warm_up(self) -> None:
@@ -155,16 +159,19 @@ class RefoldCompactor:
         self, messages: list[hs.ChatMessage], target_tokens: int, token_counter: Any
     ) -> list[hs.ChatMessage] | None:
         """Return a shorter conversation; None if it would not be shorter."""
-        view = compact_or_pass(self.compactor, list(messages), budget=_down_to(target_tokens))
-        return _if_shorter(view, messages, token_counter)
+        with fail_open():
+            view = self.compactor(list(messages), budget=_down_to(target_tokens))
+            return _if_shorter(view, messages, token_counter)
+        return None
 
     async def compact_async(
         self, messages: list[hs.ChatMessage], target_tokens: int, token_counter: Any
     ) -> list[hs.ChatMessage] | None:
         """Do the same as `compact`, in async code."""
-        budget = _down_to(target_tokens)
-        view = await acompact_or_pass(self.compactor, list(messages), budget=budget)
-        return _if_shorter(view, messages, token_counter)
+        with fail_open():
+            view = await self.compactor.acompact(list(messages), budget=_down_to(target_tokens))
+            return _if_shorter(view, messages, token_counter)
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Serialize."""
@@ -180,26 +187,24 @@ def _down_to(tokens: int) -> Budget:
     return Budget(max(tokens, 1), max(tokens, 1))
 
 
-def _if_shorter(view: View | None, messages: Sequence[Any], counter: Any) -> list[Any] | None:
-    shown = _messages_of(view, messages)
+def _if_shorter(view: View, messages: Sequence[Any], counter: Any) -> list[Any] | None:
+    shown = list(view.payload)
     return shown if counter.count(messages=shown) < counter.count(messages=messages) else None
 
 
-def _as_messages(messages: Sequence[hs.ChatMessage] | str) -> list[hs.ChatMessage]:
-    return [hs.ChatMessage.from_user(messages)] if isinstance(messages, str) else list(messages)
+def _read_history(messages: Sequence[Any] | str) -> tuple[list[hs.ChatMessage], View | None]:
+    is_text = isinstance(messages, str)
+    return [hs.ChatMessage.from_user(messages)] if is_text else list(messages), None
 
 
-def _messages_of(view: View | None, messages: Sequence[hs.ChatMessage]) -> list[hs.ChatMessage]:
-    if view is None:
-        return list(messages)
-    payload = view.payload
-    return list(payload["messages"] if isinstance(payload, Mapping) else payload)
+def _show(view: View) -> tuple[list[hs.ChatMessage], View]:
+    return list(view.payload["messages"]), view
 
 
-def _options(callback: Any, kwargs: Any, tools: Any) -> dict[str, Any]:
+def _options(*values: Any) -> dict[str, Any]:
     """Return the arguments of a generator besides its messages."""
-    given = {"streaming_callback": callback, "generation_kwargs": kwargs, "tools": tools}
-    return {name: value for name, value in given.items() if value is not None}
+    names = "streaming_callback", "generation_kwargs", "tools", "tools_strict"
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 # --- the format: reading --------------------------------------------------------------------------

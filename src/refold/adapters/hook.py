@@ -1,5 +1,5 @@
-"""Functions that adapters share: compaction before a model call, with the unchanged request as
-fallback, and rules and helpers for the formats of several frameworks."""
+"""Functions that adapters share: failing open, and rules and helpers for the formats of several
+frameworks."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.errors import install_hint
@@ -22,46 +21,26 @@ latest_view: ContextVar[View | None] = ContextVar("refold_latest_view", default=
 """The view of a task's latest request, for hooks that get a response without its request."""
 
 
-def compact_or_pass(
-    compactor: Compactor, history: Any, *, budget: Budget | None = None
-) -> View | None:
-    """Return the view of *history*; None after an error, which is logged in one line.
+@contextmanager
+def fail_open(
+    effect: str = "nothing is compacted, the request is sent as it came",
+) -> Iterator[None]:
+    """Log an exception of this block with its *effect* in one line, and go on after the block.
 
     An unknown format, an unsupported release of the framework, or a failing store must not stop an
-    agent.
+    agent. So all that an adapter does with a request or its usage stands in such a block, and the
+    unchanged request after it. At level DEBUG the log has a traceback.
     """
     try:
-        return _with_payload(compactor(history, budget=budget))
+        yield
     except Exception as error:  # noqa: BLE001 - a framework's objects may raise anything
-        _log_uncompacted(error)
-        return None
+        is_debug = _log.isEnabledFor(logging.DEBUG)
+        name = type(error).__name__
+        _log.error("%s: %s: %s", effect, name, error, exc_info=error if is_debug else None)
 
 
-async def acompact_or_pass(
-    compactor: Compactor, history: Any, *, budget: Budget | None = None
-) -> View | None:
-    """Do the same as `compact_or_pass`, in async code."""
-    try:
-        return _with_payload(await compactor.acompact(history, budget=budget))
-    except Exception as error:  # noqa: BLE001 - as above
-        _log_uncompacted(error)
-        return None
-
-
-def _with_payload(view: View) -> View:
-    """Return *view* with its payload written, so that errors of writing are caught here."""
-    _ = view.payload
-    return view
-
-
-def _log_uncompacted(error: Exception) -> None:
-    """Log why a request is sent unchanged, at level DEBUG with a traceback."""
-    _log.error(
-        "nothing is compacted, the request is sent as it came: %s: %s",
-        type(error).__name__,
-        error,
-        exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
-    )
+UNCOUNTED = "the usage of a call is not counted"
+"""Effect of a failed usage report."""
 
 
 def require_format(compactor: Compactor | None, format: Any) -> Compactor:

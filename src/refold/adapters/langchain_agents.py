@@ -9,12 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from refold.adapters import langchain
-from refold.adapters.hook import (
-    acompact_or_pass,
-    compact_or_pass,
-    explain_missing,
-    require_format,
-)
+from refold.adapters.hook import UNCOUNTED, explain_missing, fail_open, require_format
 from refold.adapters.langchain import SOURCE, usage_of
 from refold.budget.budget import Budget
 from refold.compactor.compactor import Compactor
@@ -53,14 +48,14 @@ class RefoldMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with the view. If that overflows its window, retry once with half of the
         tokens."""
-        view = compact_or_pass(self.compactor, body := _body(request))
+        shown, view = self._show(request)
         try:
-            response = handler(_show(request, view))
+            response = handler(shown)
         except ContextOverflowError:
             if view is None:
                 raise
-            view = compact_or_pass(self.compactor, body, budget=_half(view))
-            response = handler(_show(request, view))
+            shown, view = self._show(request, _half(view))
+            response = handler(shown)
         return self._report(view, response)
 
     async def awrap_model_call(
@@ -69,20 +64,37 @@ class RefoldMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Do the same as `wrap_model_call`, in async code."""
-        view = await acompact_or_pass(self.compactor, body := _body(request))
+        shown, view = await self._ashow(request)
         try:
-            response = await handler(_show(request, view))
+            response = await handler(shown)
         except ContextOverflowError:
             if view is None:
                 raise
-            view = await acompact_or_pass(self.compactor, body, budget=_half(view))
-            response = await handler(_show(request, view))
+            shown, view = await self._ashow(request, _half(view))
+            response = await handler(shown)
         return self._report(view, response)
 
+    def _show(
+        self, request: ModelRequest[Any], budget: Budget | None = None
+    ) -> tuple[ModelRequest[Any], View | None]:
+        with fail_open():
+            view = self.compactor(_body(request), budget=budget)
+            return _with_view(request, view), view
+        return request, None
+
+    async def _ashow(
+        self, request: ModelRequest[Any], budget: Budget | None = None
+    ) -> tuple[ModelRequest[Any], View | None]:
+        with fail_open():
+            view = await self.compactor.acompact(_body(request), budget=budget)
+            return _with_view(request, view), view
+        return request, None
+
     def _report(self, view: View | None, response: ModelResponse[Any]) -> ModelResponse[Any]:
-        answers = [message for message in response.result if isinstance(message, AIMessage)]
-        if view is not None and answers:
-            self.compactor.report(view, usage_of(answers[-1]))
+        with fail_open(UNCOUNTED):
+            answers = [message for message in response.result if isinstance(message, AIMessage)]
+            if view is not None and answers:
+                self.compactor.report(view, usage_of(answers[-1]))
         return response
 
 
@@ -98,9 +110,7 @@ def _body(request: ModelRequest[Any]) -> dict[str, Any]:
     return {"messages": [*head, *request.messages], "tools": list(request.tools), **named}
 
 
-def _show(request: ModelRequest[Any], view: View | None) -> ModelRequest[Any]:
-    if view is None or not view.visible_edits:
-        return request
+def _with_view(request: ModelRequest[Any], view: View) -> ModelRequest[Any]:
     return request.override(messages=view.payload["messages"][bool(request.system_message) :])
 
 

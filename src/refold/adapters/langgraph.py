@@ -5,12 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from refold.adapters import langchain
-from refold.adapters.hook import (
-    acompact_or_pass,
-    compact_or_pass,
-    explain_missing,
-    require_format,
-)
+from refold.adapters.hook import explain_missing, fail_open, require_format
 from refold.compactor.compactor import Compactor
 from refold.errors import FormatError
 
@@ -99,13 +94,15 @@ _Update = Callable[[list[BaseMessage], list[BaseMessage]], dict[str, Any]]
 def _node(compactor: Compactor, key: str, update: _Update) -> Runnable[Any, Any]:
     def run(state: Any) -> dict[str, Any]:
         before = messages_of(state, key)
-        view = compact_or_pass(compactor, before)
-        return update(before, before if view is None else view.payload)
+        with fail_open():
+            return update(before, compactor(before).payload)
+        return update(before, before)
 
     async def arun(state: Any) -> dict[str, Any]:
         before = messages_of(state, key)
-        view = await acompact_or_pass(compactor, before)
-        return update(before, before if view is None else view.payload)
+        with fail_open():
+            return update(before, (await compactor.acompact(before)).payload)
+        return update(before, before)
 
     return RunnableLambda(run, arun, name="compact")
 

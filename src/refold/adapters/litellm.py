@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from refold.adapters.hook import acompact_or_pass, compact_or_pass, explain_missing
+from refold.adapters.hook import UNCOUNTED, explain_missing, fail_open
 from refold.compactor.compactor import Compactor
 from refold.compactor.conversations import put_lru
 from refold.core.view import View
@@ -65,23 +65,24 @@ class RefoldLogger(CustomLogger):
     ) -> dict[str, Any] | None:
         """Return the arguments of a routed call with the view's messages; None without a list of
         messages, and for arguments from `compact`."""
-        compactor = self._compactor_of(kwargs, call_type.value if call_type else "")
-        if compactor is None or self._is_shown(kwargs, compactor):
-            return None
-        view = await acompact_or_pass(compactor, _body(kwargs))
-        return self._show(kwargs, compactor, view, is_sync=False)
+        with fail_open():
+            compactor = self._compactor_of(kwargs, call_type.value if call_type else "")
+            if compactor is not None and not self._is_shown(kwargs, compactor):
+                view = await compactor.acompact(_body(kwargs))
+                return self._show(kwargs, compactor, view, is_sync=False)
+        return None
 
     def compact(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the compacted arguments of a sync call:
         `litellm.completion(**refold.compact(kwargs))`. Without a list of messages return them
         unchanged."""
-        call_type = "responses" if "input" in kwargs else "completion"
-        compactor = self._compactor_of(kwargs, call_type)
-        if compactor is None:
-            return kwargs
-        kwargs = {"litellm_call_id": str(uuid4()), **kwargs}
-        view = compact_or_pass(compactor, _body(kwargs))
-        return self._show(kwargs, compactor, view, is_sync=True)
+        with fail_open():
+            call_type = "responses" if "input" in kwargs else "completion"
+            compactor = self._compactor_of(kwargs, call_type)
+            if compactor is not None:
+                named = {"litellm_call_id": str(uuid4()), **kwargs}
+                return self._show(named, compactor, compactor(_body(kwargs)), is_sync=True)
+        return kwargs
 
     async def async_log_success_event(
         self,
@@ -101,11 +102,12 @@ class RefoldLogger(CustomLogger):
         end_time: Any,  # noqa: ARG002 - LiteLLM's signature
     ) -> None:
         """Report the usage of the call."""
-        waiting = self._sent.pop(str(kwargs.get("litellm_call_id", "")), None)
-        used = response_obj.get("usage") if hasattr(response_obj, "get") else None
-        if waiting is not None and used is not None:
-            usage = used if isinstance(used, Mapping) else used.model_dump()
-            waiting.compactor.report(waiting.view, usage)
+        with fail_open(UNCOUNTED):
+            waiting = self._sent.pop(str(kwargs.get("litellm_call_id", "")), None)
+            used = response_obj.get("usage") if hasattr(response_obj, "get") else None
+            if waiting is not None and used is not None:
+                usage = used if isinstance(used, Mapping) else used.model_dump()
+                waiting.compactor.report(waiting.view, usage)
 
     def _compactor_of(self, kwargs: Mapping[str, Any], call_type: str) -> Compactor | None:
         """Return the compactor for a call; None if the call has no list of messages."""
@@ -123,17 +125,14 @@ class RefoldLogger(CustomLogger):
         return bool(kwargs[field] == waiting.view.payload[field])
 
     def _show(
-        self, kwargs: dict[str, Any], compactor: Compactor, view: View | None, *, is_sync: bool
+        self, kwargs: dict[str, Any], compactor: Compactor, view: View, *, is_sync: bool
     ) -> dict[str, Any]:
-        if view is None:
-            return kwargs
+        field = _field_of(compactor)
+        shown = view.payload[field]
         call = str(kwargs.get("litellm_call_id", ""))
         if call:
             put_lru(self._sent, call, _Pending(compactor, view, is_sync), MAX_PENDING)
-        if not view.visible_edits:
-            return kwargs
-        field = _field_of(compactor)
-        return {**kwargs, field: view.payload[field]}
+        return {**kwargs, field: shown} if view.visible_edits else kwargs
 
 
 def _field_of(compactor: Compactor) -> str:

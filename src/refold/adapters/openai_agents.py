@@ -6,7 +6,13 @@ the extra `openai-agents`.
 
 from typing import Any
 
-from refold.adapters.hook import acompact_or_pass, explain_missing, latest_view, require_format
+from refold.adapters.hook import (
+    UNCOUNTED,
+    explain_missing,
+    fail_open,
+    latest_view,
+    require_format,
+)
 from refold.compactor.compactor import Compactor
 from refold.tokens.usage import Usage
 
@@ -35,10 +41,13 @@ class RefoldFilter(RunHooks[Any]):
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the input for the model."""
         given = data.model_data
-        view = await acompact_or_pass(self.compactor, _body(data.agent, given))
-        latest_view.set(view)
-        items = list(given.input) if view is None else list(view.payload["input"])
-        return ModelInputData(input=items, instructions=given.instructions)
+        latest_view.set(None)
+        with fail_open():
+            view = await self.compactor.acompact(_body(data.agent, given))
+            items = list(view.payload["input"])
+            latest_view.set(view)
+            return ModelInputData(input=items, instructions=given.instructions)
+        return given
 
     async def on_llm_end(
         self,
@@ -47,13 +56,14 @@ class RefoldFilter(RunHooks[Any]):
         response: ModelResponse,
     ) -> None:
         """Report the usage of the call."""
-        if (view := latest_view.get()) is not None:
-            used = response.usage
-            details = used.input_tokens_details
-            written = getattr(details, "cache_write_tokens", None) or 0  # not in older releases
-            self.compactor.report(
-                view, Usage(used.input_tokens, used.output_tokens, details.cached_tokens, written)
-            )
+        view, used = latest_view.get(), response.usage
+        with fail_open(UNCOUNTED):
+            if view is not None:
+                details = used.input_tokens_details
+                cached = details.cached_tokens
+                written = getattr(details, "cache_write_tokens", None) or 0  # not in older releases
+                usage = Usage(used.input_tokens, used.output_tokens, cached, written)
+                self.compactor.report(view, usage)
 
 
 def _body(agent: Agent[Any], given: ModelInputData) -> dict[str, Any]:
@@ -96,8 +106,10 @@ class RefoldSession:
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the compacted history; with *limit*, the newest *limit* items unchanged."""
         items = await self.session.get_items(limit)
-        view = await acompact_or_pass(self.compactor, items) if items and limit is None else None
-        return items if view is None else list(view.payload)
+        with fail_open():
+            if items and limit is None:
+                return list((await self.compactor.acompact(items)).payload)
+        return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items to the wrapped session."""

@@ -7,7 +7,7 @@ condensations, so a resumed conversation shows the same. Needs the extra `openha
 
 from typing import Any
 
-from refold.adapters.hook import compact_or_pass, explain_missing
+from refold.adapters.hook import UNCOUNTED, explain_missing, fail_open
 from refold.budget.budget import Budget
 from refold.codecs import openai_chat
 from refold.codecs.codec import with_rules
@@ -74,12 +74,19 @@ class RefoldCondenser(CondenserBase):
 
     def condense(self, view: View, agent_llm: LLM | None = None) -> View | Condensation:
         """Return *view*, or a condensation that says what to forget."""
-        self._report(agent_llm)
+        with fail_open(UNCOUNTED):
+            self._report(agent_llm)
+        with fail_open():
+            return self._condense(view, agent_llm)
+        self._sent = None
+        return view
+
+    def _condense(self, view: View, agent_llm: LLM | None) -> View | Condensation:
         self._chat = {e.id: self._chat.get(e.id) or _to_chat(e) for e in view.events}
         body, head = _body(view, [self._chat[event.id] for event in view.events], agent_llm)
         budget = self._half(body) if view.unhandled_condensation_request else None
-        shown = compact_or_pass(self.compactor, body, budget=budget)
-        if shown is None or not shown.edits:
+        shown = self.compactor(body, budget=budget)
+        if not shown.edits:
             self._sent = shown
             return view
         edit = shown.edits[-1]

@@ -10,7 +10,7 @@ from operator import not_
 from typing import Any
 
 from refold.adapters import pydantic_ai_messages
-from refold.adapters.hook import acompact_or_pass, explain_missing, require_format
+from refold.adapters.hook import UNCOUNTED, explain_missing, fail_open, require_format
 from refold.compactor.compactor import Compactor
 from refold.core.view import View
 from refold.tokens.usage import Usage
@@ -44,17 +44,26 @@ class RefoldCapability(AbstractCapability[Any]):
         handler: WrapModelRequestHandler,
     ) -> ModelResponse:
         """Call the model with the view of the history."""
-        view, messages = await self._show(request_context.messages, _options(request_context))
-        response = await handler(replace(request_context, messages=messages))
+        shown, view = await self._show_request(request_context)
+        response = await handler(shown)
         self._report(view, response)
         return response
 
+    async def _show_request(
+        self, context: ModelRequestContext
+    ) -> tuple[ModelRequestContext, View | None]:
+        with fail_open():
+            view, messages = await self._show(context.messages, _options(context))
+            return replace(context, messages=messages), view
+        return context, None
+
     def _report(self, view: View | None, response: ModelResponse) -> None:
-        if view is not None:
-            used = response.usage
-            cached, written = used.cache_read_tokens, used.cache_write_tokens
-            usage = Usage(used.input_tokens, used.output_tokens, cached, written)
-            self.compactor.report(view, usage)
+        with fail_open(UNCOUNTED):
+            if view is not None:
+                used = response.usage
+                cached, written = used.cache_read_tokens, used.cache_write_tokens
+                usage = Usage(used.input_tokens, used.output_tokens, cached, written)
+                self.compactor.report(view, usage)
 
     async def compact(
         self, messages: list[ModelMessage], ctx: RunContext[Any]
@@ -68,20 +77,20 @@ class RefoldCapability(AbstractCapability[Any]):
         start, after = messages[: len(shown)], messages[len(shown) : len(shown) + 1]
         if start == shown and after and isinstance(after[0], ModelResponse):
             self._report(view, after[0])
-        view, shown = await self._show(messages, {"model": getattr(ctx.model, "model_name", "")})
-        self._latest = view, list(shown)
-        return shown
+        with fail_open():
+            model = getattr(ctx.model, "model_name", "")
+            view, shown = await self._show(messages, {"model": model})
+            self._latest = view, list(shown)
+            return shown
+        return messages
 
     async def _show(
         self, messages: Sequence[ModelMessage], options: dict[str, Any]
-    ) -> tuple[View | None, list[ModelMessage]]:
-        """Return the view of *messages* and its messages; if there is none, *messages*
-        unchanged."""
+    ) -> tuple[View, list[ModelMessage]]:
+        """Return the view of *messages* and its messages."""
         opening, rest = _part_settings(messages)
         body = {"messages": [*opening, *rest], **options}
-        view = await acompact_or_pass(self.compactor, body)
-        if view is None:
-            return None, list(messages)
+        view = await self.compactor.acompact(body)
         shown = list(view.payload["messages"])
         if opening and len(shown) > 1:
             is_same = shown[1] is rest[0]

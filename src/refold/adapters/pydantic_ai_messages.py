@@ -203,6 +203,8 @@ def _rewrite(part: Any, run: Sequence[tuple[Any, Part, Part]]) -> Any:
     if part.part_kind == "user-prompt" and not isinstance(part.content, str):
         items = [value if old == new else _text_of(new) for value, old, new in run]
         return replace(part, content=items)
+    if part.part_kind in ("retry-prompt", "retry-feedback"):
+        return _write(run[0][2], "user")  # such a part would show its content with words around it
     match run[0][2]:
         case ToolCall() as call:
             is_text = isinstance(part.args, str)

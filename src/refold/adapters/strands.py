@@ -8,8 +8,9 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from refold.adapters.hook import acompact_or_pass, explain_missing, require_format
+from refold.adapters.hook import UNCOUNTED, explain_missing, fail_open, require_format
 from refold.compactor.compactor import Compactor
+from refold.core.view import View
 
 with explain_missing("strands-agents", "strands"):
     from strands import Agent
@@ -49,17 +50,22 @@ class RefoldPlugin(Plugin):
         self, context: InvokeModelContext, next_fn: Any
     ) -> AsyncGenerator[Any, None]:
         """Call the model with the view of the history. All events are passed on unchanged."""
-        messages, rebuilt = _part_rebuilt(context)
-        view = await acompact_or_pass(self.compactor, _body(context, messages))
-        if view is not None:
+        shown, view = await self._show(context)
+        async for event in next_fn(shown):
+            with fail_open(UNCOUNTED):
+                if view is not None and isinstance(event, ModelStopReason):
+                    self.compactor.report(view, event.usage)
+            yield event
+
+    async def _show(self, context: InvokeModelContext) -> tuple[InvokeModelContext, View | None]:
+        with fail_open():
+            messages, rebuilt = _part_rebuilt(context)
+            view = await self.compactor.acompact(_body(context, messages))
             shown = list(view.payload["messages"])
             if rebuilt:
                 shown[-1] = {**shown[-1], "content": [*shown[-1]["content"], *rebuilt]}
-            context = context.replace(messages=shown)
-        async for event in next_fn(context):
-            if view is not None and isinstance(event, ModelStopReason):
-                self.compactor.report(view, event.usage)
-            yield event
+            return context.replace(messages=shown), view
+        return context, None
 
 
 def _part_rebuilt(context: InvokeModelContext) -> tuple[list[Any], list[Any]]:
