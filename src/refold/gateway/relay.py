@@ -36,7 +36,6 @@ from refold.gateway.http.request import (
     generation_api,
     iter_body,
     parse_object,
-    read_body,
     request_model,
     upstream_headers,
 )
@@ -291,11 +290,16 @@ class Relay:
         api = writer.log_entry.api = generation_api(head.method, path)
         if head.get(b"upgrade").lower() == b"websocket":
             raise refuse_websocket()
-        if not api and not self._needs_body(head, candidates):
-            await self._answer_unread(head, candidates, receive, writer)
+        limits, begun = self._limits, list[bytes]()
+        most = limits.body_bytes if api else limits.upload_bytes
+        pieces = iter_body(receive, most, limits, head.length)
+        is_whole = bool(api) or self._needs_body(head, candidates)
+        if is_whole:
+            begun, is_whole = await _read_begin(pieces, limits.body_bytes)
+        if not is_whole:
+            await self._answer_unread(head, candidates, _resume(begun, pieces), receive, writer)
             return
-        limits = self._limits
-        raw = await read_body(receive, limits.body_bytes, limits, head.length)
+        raw = b"".join(begun)  # a single piece is not copied
         with (
             cancel_on_disconnect(receive, writer, asyncio.current_task()),
             self._tracing.trace_request(head, api, writer.log_entry) as trace_headers,
@@ -306,8 +310,8 @@ class Relay:
         """Return whether to read the body of a request that is not for a model's answer.
 
         It is read for the model's name if that decides (in JSON of a declared size up to
-        `body_bytes`, on auxiliary paths also of an undeclared one), and to count the edited
-        conversation."""
+        `body_bytes`, on auxiliary paths also of an undeclared one, which passes unread if it turns
+        out to be larger), and to count the edited conversation."""
         if head.method != "POST" or not head.has_body or request_model(head.path, {}):
             return False
         is_small = head.length is not None and head.length <= self._limits.body_bytes
@@ -321,6 +325,7 @@ class Relay:
         self,
         head: RequestHead,
         candidates: Sequence[Upstream],
+        pieces: AsyncIterator[bytes],
         receive: Receive,
         writer: ResponseWriter,
     ) -> None:
@@ -335,19 +340,17 @@ class Relay:
 
             if not head.has_body:
                 watch()
-            body = self._upload(head, receive, writer, watch) if head.has_body else None
+            body = self._upload(pieces, writer, watch) if head.has_body else None
             await self._exchange(Call(head, "", writer, upstream, body, perf_counter()))
 
     async def _upload(
         self,
-        head: RequestHead,
-        receive: Receive,
+        pieces: AsyncIterator[bytes],
         writer: ResponseWriter,
         on_end: Callable[[], None],
     ) -> AsyncIterator[bytes]:
         """Yield the body as it arrives, then call *on_end*. Raises as `iter_body` does."""
-        limits = self._limits
-        async for piece in iter_body(receive, limits.upload_bytes, limits, head.length):
+        async for piece in pieces:
             writer.log_entry.received_bytes += len(piece)
             yield piece
         on_end()
@@ -521,6 +524,24 @@ class Relay:
         for kind, amount in entry.usage.items():
             if amount:
                 count("http_tokens", amount, kind=kind)
+
+
+async def _read_begin(pieces: AsyncIterator[bytes], most: int) -> tuple[list[bytes], bool]:
+    """Return the first *pieces*, and whether they are all: of *most* bytes together."""
+    begun, size = list[bytes](), 0
+    async for piece in pieces:
+        begun.append(piece)
+        size += len(piece)
+        if size > most:
+            return begun, False
+    return begun, True
+
+
+async def _resume(begun: list[bytes], pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    while begun:  # what is passed on is not held
+        yield begun.pop(0)
+    async for piece in pieces:
+        yield piece
 
 
 def refuse_websocket() -> HTTPException:

@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -264,7 +265,7 @@ def place(*specs: dict, **limits):
 
 
 def ask(
-    gateway, path: str, body: bytes | None = None, method: str = "POST", **headers: str
+    gateway, path: str, body: Any = None, method: str = "POST", **headers: str
 ) -> tuple[int, bytes]:
     fields = {
         "content-type": "application/json",
@@ -381,3 +382,8 @@ def test_a_too_large_body_is_routed_without_its_model() -> None:
         assert ask(gateway, "/v1/embeddings", large, authorization="Bearer k")[0] == 404
         assert [asked.body for asked in servers["b"].received] == [large, large]
         assert ask(gateway, "/v1/messages", large)[0] == 413
+        pieces = [large[at : at + 300] for at in range(0, len(large), 300)]
+        for path, status in (("/count_tokens", 200), ("", 413)):
+            assert ask(gateway, f"/v1/messages{path}", iter(pieces))[0] == status
+        assert ask(gateway, "/v1/embeddings", iter(pieces))[0] == 200
+        assert [asked.body for asked in servers["b"].received[2:]] == [large, large]
