@@ -200,6 +200,9 @@ def test_retry_after_may_be_a_date() -> None:
         (400, "The prompt is longer than the maximum model length of 32768.", "overflow"),
         (422, "`inputs` tokens + `max_new_tokens` must be <= 8193", "overflow"),
         (422, "`inputs` must have less than 4096 tokens. Given: 5000", "overflow"),
+        (400, "this model's context length of only 4096 tokens is too small", "overflow"),
+        (400, "contains 9000 tokens, too large for model with 8192 maximum", "overflow"),
+        (400, "Too many tokens, please wait before trying again.", "rate"),
         (413, "", "overflow"),
         (400, "Range of max_tokens should be [1, 8192]", "request"),
         (

@@ -27,17 +27,26 @@ _READ = 4_000
 """Maximum characters searched of an error."""
 
 _OVERFLOW = re.compile(
-    r"context.?(?:length|window|size)|maximum context"
-    r"|(?:prompt|input|request) (?:is |was )?too (?:long|large)"
-    r"|too many tokens"
-    r"|(?:input|prompt) token(?: count|s)? .{0,40}exceed"
-    r"|exceeds? .{0,40}(?:token|context)|reduce the length"
-    r"|maximum prompt length|model token limit|(?:prompt|input length).{0,20} exceeds (?:the )?max"
-    r"|range of input length|longer than the maximum model length|tokens in request more than"
-    r"|tokens.{0,20} must be <= ?\d|must have less than \d+ tokens",
+    r"context_length_exceeded|context_?window_?exceeded|model_context_window|exceed_context_size"
+    r"|(?:prompt|input|request) (?:is |was )?too (?:long|large)|exceeds? (?:the |this model'?s? |its )?(?:maximum |max )?context"
+    r"|exceed context limit|maximum context length|context (?:size|window) (?:of|is|exceed)"
+    r"|context (?:size|window|length) (?:has been |was )?(?:exceeded|overflow)|context the overflows"
+    r"|context length of only|(?:longer|greater|larger) than the (?:model'?s )?(?:max(?:imum)? )?(?:context|model) (?:length|size)"
+    r"|configured context size is|exceed the configured limit of \d"
+    r"|maximum prompt length is \d|exceeded model token limit|too large for model with \d|current length is \d+ while limit is"
+    r"|input token count.{0,60}exceeds|token count of \d+ exceeds the limit|exceeds the maximum number of tokens"
+    r"|input length.{0,40}exceeds? |prompt exceeds max(?:imum)? length|range of input length should be"
+    r"|tokens in request more than max tokens allowed|tokens \+ .{0,20} must be <= ?\d|must have less than \d+ tokens|too many (?:input )?tokens"
+    r"|longer than the maximum model length|上下文.{0,6}(?:超|长)"
+    r"|reduce the length of the (?:messages|prompt|input)|request_too_large|request entity too large|exceeds the available context size",
     re.IGNORECASE,
 )
 """Providers' phrases for a request that exceeds the model's window."""
+_THROTTLED = re.compile(
+    r"rate[ _-]?limit|too many requests|tokens per (?:minute|day|hour)|throttl|please wait",
+    re.IGNORECASE,
+)
+"""Phrases of rate limits, where a shorter request would not help."""
 _ANSWER_CAP = re.compile(
     r"\bmax_(?:completion_|output_)?tokens\W{0,2} must be (?:less|lower|smaller|at most|<)",
     re.IGNORECASE,
@@ -121,15 +130,22 @@ def failure_of_exception(error: Exception) -> Failure:
     return Failure("other")
 
 
+def is_overflow(text: str) -> bool:
+    """Return whether an error says that the request exceeds the model's window."""
+    is_other = _THROTTLED.search(text) or _ANSWER_CAP.search(text)
+    return _OVERFLOW.search(text) is not None and not is_other
+
+
 def failure_of_status(status: int, text: str, headers: Mapping[str, str]) -> Failure:
     """Classify a reply by its status, text and headers."""
     text = text[:_READ]
     if status == 429 and _QUOTA.search(text):
         again = None if "limit: 0," in text else _RATE.search(text)
         return Failure("rate", float(again[1])) if again else Failure("quota")
-    if status in (400, 413, 422) and _OVERFLOW.search(text) and not _ANSWER_CAP.search(text):
-        is_throttled = "throttl" in text.lower()  # too many tokens in a minute, not in a request
-        return Failure("rate", retry_after(headers)) if is_throttled else Failure("overflow")
+    if status in (400, 413, 422) and is_overflow(text):
+        return Failure("overflow")
+    if status == 400 and _THROTTLED.search(text):  # too many tokens in a minute, not in a request
+        return Failure("rate", retry_after(headers))
     kind = _KINDS.get(status, "overload" if status >= 500 else "request")
     return Failure(kind, retry_after(headers))
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from refold.core.view import View
 from refold.gateway.http.decoding import error_body
 from refold.messages import Thinking
+from refold.models.responses import is_overflow
 
 MAX_SENTENCE = 20_000
 """Characters of one sentence that are read."""
@@ -87,25 +88,6 @@ def _sentences_of_json(value: Any, depth: int) -> Iterator[str]:
         yield from (f"{name}={value[name]}" for name in _COUNTS if type(value.get(name)) is int)
 
 
-_CONTEXT_WORDS = re.compile(
-    r"context_length_exceeded|context_?window_?exceeded|model_context_window|exceed_context_size"
-    r"|(?:prompt|input) (?:is )?too long|exceeds? (?:the |this model'?s? |its )?(?:maximum |max )?context"
-    r"|exceed context limit|maximum context length|context (?:size|window) (?:of|is|exceed)"
-    r"|context (?:size|window|length) (?:has been |was )?(?:exceeded|overflow)|context the overflows"
-    r"|context length of only|(?:longer|greater|larger) than the (?:model'?s )?(?:max(?:imum)? )?(?:context|model) (?:length|size)"
-    r"|configured context size is|exceed the configured limit of \d"
-    r"|maximum prompt length is \d|exceeded model token limit|too large for model with \d|current length is \d+ while limit is"
-    r"|input token count.{0,60}exceeds|token count of \d+ exceeds the limit|exceeds the maximum number of tokens"
-    r"|input length.{0,40}exceeds? |prompt exceeds max(?:imum)? length|range of input length should be"
-    r"|tokens in request more than max tokens allowed|tokens \+ .{0,20} must be <= ?\d|must have less than \d+ tokens|too many (?:input )?tokens"
-    r"|reduce the length of the (?:messages|prompt|input)|request_too_large|request entity too large|exceeds the available context size",
-    re.IGNORECASE,
-)
-_RATE_WORDS = re.compile(
-    r"rate[ _-]?limit|too many requests|tokens per (?:minute|day|hour)|throttl|please wait",
-    re.IGNORECASE,
-)
-"""Phrases of rate limits, where a shorter request would not help."""
 _STATUSES = frozenset({400, 413, 422, 500})
 """HTTP statuses of context errors. Some servers of open models use 500."""
 
@@ -201,7 +183,7 @@ def is_context_error(api: str, status: int, body: bytes) -> bool:
     text = error_sentences(body)
     if status == 413 and not text.strip():  # Cerebras, and reverse proxies
         return True
-    return _CONTEXT_WORDS.search(text) is not None and _RATE_WORDS.search(text) is None
+    return is_overflow(text)
 
 
 def read_figures(body: bytes) -> ErrorFigures:

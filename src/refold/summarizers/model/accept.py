@@ -10,6 +10,7 @@ from math import inf
 from typing import Literal, NamedTuple
 
 from refold.core.strategy import Answer
+from refold.models.responses import is_overflow
 
 ReplyKind = Literal["good", "nobody", "overflow", "failed", "rejected", "cut off", "off template"]
 
@@ -20,11 +21,6 @@ _THOUGHTS = re.compile(
 _STRAY_END = re.compile(rf"^.*(?<!`)</(?:{_THOUGHT})\s*>", re.IGNORECASE | re.DOTALL)
 _FENCE = re.compile(r"```(?:\w+)?\n(.*?)\n?```", re.DOTALL)
 _SUMMARY = re.compile(r"<summary>(.*?)(?:</summary>|\Z)", re.IGNORECASE | re.DOTALL)
-_TOO_LONG = re.compile(
-    r"context.{0,3}length|context.{0,3}window|maximum context|prompt is too long|too many (?:input )?tokens|"
-    r"(?:input|request|prompt)[^.]{0,40}(?:too (?:long|large)|exceeds)|上下文.{0,6}(?:超|长)",
-    re.IGNORECASE,
-)
 _FINISHES = {
     "length": "the answer was cut off by its length",
     "filter": "the answer was filtered",
@@ -84,7 +80,7 @@ def without_reasoning(text: str) -> str:
 def _is_overflow(answer: Answer) -> bool:
     if answer.failure is not None and answer.failure.kind != "other":
         return answer.failure.kind == "overflow"
-    return bool(_TOO_LONG.search(answer.error))
+    return is_overflow(answer.error)
 
 
 @dataclass(frozen=True, slots=True)
