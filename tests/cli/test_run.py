@@ -147,6 +147,32 @@ def test_codex_is_led_where_its_arguments_say(
     assert overlay.arguments[1].startswith(f"model_providers.{name}.base_url=")
 
 
+@pytest.mark.parametrize(
+    ("option", "is_followed"),
+    [
+        ("model_providers.own.base_url=http://x/v1", True),
+        ('model_providers.own={base_url="http://x/v1"}', True),
+        ("model_providers.other.base_url=http://x/v1", False),
+        ("model_providers.own.base_url_of=1", False),
+        ("openai_base_url=http://x/v1", False),
+    ],
+)
+def test_an_address_among_codexs_arguments_would_pass_by_the_gateway_and_is_refused(
+    option: str, is_followed: bool, tmp_path: Path
+) -> None:
+    own = f'model_provider = "own"\n[model_providers.own]\nbase_url = "{OWN}"'
+    write(tmp_path / ".codex/config.toml", own)
+    if is_followed:
+        with pytest.raises(
+            ValueError, match=r"-c model_providers\.own.*its requests pass no gateway"
+        ):
+            lead("codex", tmp_path, "-c", option)
+    else:
+        lead("codex", tmp_path, "-c", option)
+    with pytest.raises(ValueError, match="-c openai_base_url"):
+        lead("codex", tmp_path, "-c", "model_provider=openai", "--config=openai_base_url=http://x")
+
+
 def test_opencode_providers_use_the_gateway_and_keep_the_users_settings(tmp_path: Path) -> None:
     write(
         tmp_path / ".config/opencode/opencode.jsonc",

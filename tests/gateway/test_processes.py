@@ -94,6 +94,17 @@ def test_a_killed_worker_is_replaced_and_requests_are_still_answered(running_pro
     assert eventually(lambda: "a worker is replaced" in process.log.read_text())
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6 with IPv4 here")
+def test_a_gateway_on_all_addresses_of_ipv6_answers_ipv4_too(tmp_path):
+    config = "host = '::'\n[[upstream]]\nurl = 'http://127.0.0.1:9'\n"
+    environment = {**os.environ, "REFOLD_ADMIN_TOKEN": "an-admin-token-of-a-test"}
+    process = GatewayProcess(tmp_path, "dual", config, **environment)
+    with run_processes(process):
+        for host in ("127.0.0.1", "[::1]"):
+            answer = httpx.get(f"http://{host}:{process.port}/refold/health", timeout=60)
+            assert answer.status_code == 200
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_c19_sighup_does_not_end_the_gateway_or_its_workers(tmp_path, workers):
     """SIGHUP used to end the gateway and its workers at once, with all running requests."""

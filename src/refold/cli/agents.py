@@ -226,21 +226,24 @@ def _prepare_codex(start: LaunchContext) -> AgentSettings:
     """Codex: the `openai` provider has one address for API keys and another for ChatGPT logins.
     Other providers have theirs in config.toml."""
     place = start.place("CODEX_HOME", ".codex")
-    config = read_toml(place / "config.toml")
-    for setting in _option_values(start.arguments, "-c", "--config"):
-        key, _, value = setting.partition("=")
-        config[key.strip()] = value.strip().strip("\"'")  # only names are read, at the top level
+    settings = [text.partition("=") for text in _option_values(start.arguments, "-c", "--config")]
+    options = {key.strip(): value.strip().strip("\"'") for key, _, value in settings}
+    config = read_toml(place / "config.toml") | options  # only names are read, at the top level
     named = [text_at(config, "profile"), *_option_values(start.arguments, "-p", "--profile")]
     profile = object_at(config, "profiles", named[-1])
     name = text_at(profile, "model_provider") or text_at(config, "model_provider") or "openai"
-    if url := dig(config, "model_providers", name, "base_url"):
-        key = f"model_providers.{name}.base_url"
-    elif name == "openai":
+    key = f"model_providers.{name}.base_url"
+    addresses = (key, "openai_base_url") if name == "openai" else (key,)
+    for option in options:  # these win over ours
+        if any(f"{address}.".startswith(f"{option}.") for address in addresses):
+            raise ValueError(f"-c {option}=... is given: its requests pass no gateway")
+    url = dig(config, "model_providers", name, "base_url")
+    if not url and name == "openai":
         is_chatgpt = bool(read_json(place / "auth.json").get("tokens"))
         default = f"{CHATGPT}/codex" if is_chatgpt else OPENAI
         key, own = "openai_base_url", config.get("openai_base_url")
         url = own or start.first_variable(["OPENAI_BASE_URL"], default)
-    else:
+    if not url:
         raise ValueError(f"config.toml has no base_url for the provider {name!r} of Codex")
     return AgentSettings(arguments=("-c", f"{key}={json.dumps(start.routes.through(url))}"))
 

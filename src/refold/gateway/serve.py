@@ -243,8 +243,9 @@ def _listen(config: Config) -> socket.socket:
     """Return a socket that listens at the configured address. Raises OSError, which names it."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     address = config.host.strip("[]"), config.port
+    is_dual = address[0] == "::" and socket.has_dualstack_ipv6()  # IPv4 as well
     try:
-        return socket.create_server(address, family=family, backlog=2_048)
+        return socket.create_server(address, family=family, backlog=2_048, dualstack_ipv6=is_dual)
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (while")[0]
         words = f"cannot listen there (host, port): {why}"

@@ -283,6 +283,10 @@ _HARMLESS = re.compile(
 )
 
 
+_COUNT = re.compile(r"\d{1,9}\W{0,3}")
+"""A number of tokens (`max_token: 4096`). After other names it may be a PIN or a password."""
+
+
 def redact(text: str) -> str:
     """Return *text* with `[redacted]` in place of obvious secrets: private keys, tokens of
     well-known services (Amazon, GitHub, GitLab, OpenAI, Anthropic, Stripe, Slack, Google, Hugging
@@ -297,7 +301,8 @@ def redact(text: str) -> str:
 
 def _after_name(match: re.Match[str]) -> str:
     secret = match["secret"].lstrip("\"'`「“")
-    if _HARMLESS.match(secret):
+    is_count = _COUNT.fullmatch(secret) and "token" in match["before"].lower()
+    if is_count or _HARMLESS.match(secret):
         return match[0]
     return match["before"] + match["secret"].removesuffix(secret) + REDACTED
 
