@@ -93,6 +93,27 @@ def test_a_patch_is_parsed_into_changes_per_file():
         )
 
 
+@pytest.mark.parametrize(("words", "is_everywhere"), [
+    ({}, False), ({"replace_all": False}, False), ({"replace_all": True}, True), ({"replaceAll": "true"}, True),
+    ({"allow_multiple": True}, True), ({"expected_replacements": 1}, False), ({"expected_replacements": 2}, True),
+])  # fmt: skip
+@pytest.mark.parametrize(("old", "new"), [
+    ("a()\nb()", "c()"), ("a()\nb()", "c()\nd()\ne()"), ("a()", "if x:\n    a()"), ("b()\n", ""), ("a", "z"),
+])  # fmt: skip
+def test_an_edit_changes_every_occurrence_only_if_its_call_says_so(words, is_everywhere, old, new):
+    """Of several occurrences of several lines only the first was once changed."""
+    source = "import a\n\na()\nb()\nlast = 1\n\na()\nb()\nend = 2"
+    text = source[source.index("a()") :]
+    start = source.count("\n", 0, source.index(text)) + 1
+    read = "\n".join(f"{at}\t{row}" for at, row in enumerate(text.split("\n"), start))
+    fields = {"file_path": "m.py", "old_string": old, "new_string": new, **words}
+    messages = [*call("Read", read, file_path="m.py"), *call("Edit", "Done.", **fields)]
+    after = text.replace(old, new, -1 if is_everywhere else 1)
+    assert text_of(messages, "m.py") == list(enumerate(after.split("\n"), start))
+    edited = read_files(read_steps(messages))["m.py"].edited
+    assert {row for row in edited if row not in text.split("\n")} <= set(after.split("\n"))
+
+
 @pytest.mark.parametrize("text", [
     "", "*** Begin Patch", "*** Begin Patch\n*** Update File: a.py\n@@\n@@", "*** Begin Patch\n+a\n-b\n*** End Patch",
     "*** Begin Patch\n*** Delete File: a.py\n*** End Patch",
@@ -407,8 +428,9 @@ def test_a_second_change_by_one_command_makes_a_file_stale():
 
 def test_an_edit_that_is_made_again_and_again_does_not_grow_without_end():
     messages = call("Write", "Done.", file_path="/a.py", content="a")
+    fields = {"old_string": "a", "new_string": "aa", "replace_all": True}
     for _ in range(40):
-        messages += call("Edit", "Done.", file_path="/a.py", old_string="a", new_string="aa")
+        messages += call("Edit", "Done.", file_path="/a.py", **fields)
     assert not text_of(messages, "/a.py")
 
 

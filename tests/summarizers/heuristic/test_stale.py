@@ -49,7 +49,7 @@ def test_an_edit_of_a_part_of_a_line_changes_the_line_that_is_shown():
     messages = [
         user("Go."),
         *call("Read", f"{FILE}\n     9\t    total = sum_of(limit_3)", file_path="/a/pool.py"),
-        *edit("limit_3", "limit_drei"),
+        *edit("limit_3", "limit_drei", replace_all=True),
         *edit("limit_5 =", "# the fifth limit\n    limit_5 ="),
         *call("Read", "     1\tplain_name = 1", file_path="/a/other.py"),
     ]

@@ -42,6 +42,8 @@ _LIST_KEYS = ("files", "paths")
 _OLD = ("old_string", "oldString", "oldText", "old_str", "old_text", "old")
 _NEW = ("new_string", "newString", "newText", "new_str", "new_text", "new")
 _WHOLE = ("content", "file_text")
+_EVERYWHERE = ("replace_all", "replaceAll", "allow_multiple", "expected_replacements")
+_ONCE = frozenset({"1", "False", "false", "None"})
 _POSITION_KEYS = frozenset(
     {"start", "end", "start_line", "end_line", "insert_line", "line", "mode"}
 )
@@ -136,8 +138,8 @@ class Change(NamedTuple):
     new: Lines
     anchor: str = ""
     """Line after which a patch applies, if it names one."""
-    is_within_lines: bool = False
-    """Whether *old* may begin and end within a line."""
+    occurrences: int = 0
+    """Number of places within lines in which *old* changes, -1 for all; 0 if it is whole lines."""
     lines: tuple[int, int] | None = None
     """Numbers of the first and last line that the change replaces or edits. An insertion has the
     last before the first."""
@@ -222,10 +224,8 @@ def effect_of_call(call: ToolCall, folder: str = "") -> CallEffect:
 def state_after(before: str | None, now: str) -> str:
     """Return a file's state after *now* happened to it in state *before*, None if unknown."""
     match before, now:
-        case "created" | "modified" | "restored" | "stashed", "read":
+        case ("created" | "modified" | "restored" | "stashed", "read") | ("created", "modified"):
             return str(before)
-        case "created", "modified" | "created":
-            return "created"
         case "read" | "modified" | "deleted" | "restored" | "stashed", "created":
             return "modified"
         case _:
@@ -469,7 +469,8 @@ def _iter_replaced(arguments: Any, path: str) -> Iterator[Change]:
                 for keys in (_OLD, _NEW, _WHOLE)
             )
             if old is not None and new is not None:
-                yield Change(path, _split(old), _split(new), is_within_lines=True)
+                is_all = any(str(value.get(key)) not in _ONCE for key in _EVERYWHERE)
+                yield Change(path, _split(old), _split(new), "", -1 if is_all else 1)
             elif whole is not None and (
                 value.get("mode") == "overwrite" or _POSITION_KEYS.isdisjoint(value)
             ):
@@ -540,7 +541,7 @@ def _read_edit(edit: re.Match[str], path: str) -> Change | None:
     old = _SED_ESCAPE.sub(r"\1", pattern)
     new = re.sub(r"(?<!\\)&", lambda _: old.replace("\\", r"\\"), new)
     rows = _split(_SED_ESCAPE.sub(_unescape, new))
-    return Change(path, (old,), rows, is_within_lines=True, lines=(begin, end) if first else None)
+    return Change(path, (old,), rows, "", -1, (begin, end) if first else None)
 
 
 def is_look(effect: CallEffect) -> bool:

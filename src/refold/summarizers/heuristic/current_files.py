@@ -21,14 +21,20 @@ from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, find_first_li
 from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned
 from refold.text.json_values import int_at, object_at, parse_or_none
-from refold.text.plain import UNKNOWN_FOLDER, find_vendored, folders_of, has_extension, split_path
+from refold.text.plain import (
+    UNKNOWN_FOLDER,
+    find_vendored,
+    folders_of,
+    has_extension,
+    split_path,
+    with_slashes,
+)
 from refold.text.summary_wrapper import PLACE, quote, write_heading
 from refold.tokens.count import estimate
 
 MOST_FILES = 10
 MOST_STEPS = 1_000_000
-"""Maximum lines plus hundreds of characters that edits of one file go through: 500 edits of 1,000
-lines of 100 characters. After that it has to be read again."""
+"""Maximum lines plus hundreds of characters that edits of a file go through until its next read."""
 LARGEST = 2_000_000
 """Maximum characters of a file that edits are applied to."""
 FARTHEST = 1 << 40
@@ -42,11 +48,9 @@ RECENT = 8
 RELATED = 2
 """Weight of a block whose words are all in these. One that was just edited has 1."""
 BLOCK_OVERHEAD_TOKENS = 40
-"""Tokens added to a block's price when blocks are compared: one small block alone is hardly enough
-for an edit."""
+"""Tokens added to a block's price, as one small block alone is hardly enough for an edit."""
 FRESH = 50.0
-"""Age of the last touched file, in thousands of tokens, above which all files get less room: the
-work has moved on."""
+"""Age of the last touched file, in thousands of tokens, above which all files get less room."""
 NAMED = 1.5
 """Factor for a file that the latest requests and answers, or the task, name."""
 PENDING = 3
@@ -92,7 +96,6 @@ _FOUND_CHANGED = re.compile(r"(?:modified|changed) (?:\w+ )?since", re.IGNORECAS
 _OUTSIDE_PREFIX = re.compile(rf"\A(?:(?:\.\.|~|{UNKNOWN_FOLDER})/)+")
 """Folders at the start of a path that another spelling of it may lack."""
 _WORD = re.compile(r"[^\W_]{3,}")
-
 
 Numbered = tuple[int, str]
 """Number and text of a known line."""
@@ -168,15 +171,14 @@ def _mark_spellings(
     """Mark as stale the files that may be the changed one at *path* under another spelling; if the
     session's folder is known (*is_sure*), only if one of the paths begins outside it."""
     for spelling in (spellings - {path}) & files.keys():
-        if is_sure and not (_OUTSIDE_PREFIX.match(path) or _OUTSIDE_PREFIX.match(spelling)):
-            continue
-        if _is_end(path, spelling) or _is_end(spelling, path):
-            files[spelling].is_stale = True
+        is_inside = is_sure and not any(map(_OUTSIDE_PREFIX.match, (path, spelling)))
+        is_same = _is_end(path, spelling) or _is_end(spelling, path)
+        files[spelling].is_stale |= is_same and not is_inside
 
 
 def _is_end(name: str, path: str) -> bool:
     """Return whether *name* is the end of *path*, so that both may name one file."""
-    return f"/{path}".endswith(f"/{_OUTSIDE_PREFIX.sub('', name)}")
+    return f"/{with_slashes(path)}".endswith("/" + _OUTSIDE_PREFIX.sub("", with_slashes(name)))
 
 
 def _keep_possible_changes(step: Step) -> Step:
@@ -314,8 +316,8 @@ def _apply_changes(file: CurrentFile, changes: Iterable[Change], at: int) -> Non
             _write_whole(file, new, at)
         elif change.lines:
             _edit_lines(file, change, *change.lines, at)
-        elif change.is_within_lines:
-            _replace(file, "\n".join(old), "\n".join(new), at)
+        elif change.occurrences:
+            _replace(file, change, at)
         else:
             behind = _put_lines(file, change, old, behind)
             _note_edit(file, new, at)
@@ -332,25 +334,29 @@ def _note_edit(file: CurrentFile, lines: Iterable[str], at: int) -> None:
     file.edited.update((line.rstrip(), at) for line in lines if line.strip())
 
 
-def _replace(file: CurrentFile, old: str, new: str, at: int) -> None:
-    """Replace *old*, often a part of a line, by *new* in the known lines, if they hold it. Forget
+def _replace(file: CurrentFile, change: Change, at: int) -> None:
+    """Apply a change that may begin and end within known lines, if these hold its old text. Forget
     the lines of a file that is too large or edited too often."""
+    old, new = "\n".join(change.old or ()), "\n".join(change.new)
     if _is_too_much(file, file.text, old, new):
         file.lines = []
     whole = file.text  # line by line takes n * m steps if all are alike
     old = old if old in whole else "\n".join(line.rstrip() for line in old.split("\n"))
-    place, rows = whole.find(old) if old.strip() else -1, new.split("\n")
-    if place >= 0 and "\n" not in old + new:  # every occurrence
-        rows = [text.replace(old, new) for text in whole.split("\n") if old in text]
-        file.lines = [(number, text.replace(old, new).rstrip()) for number, text in file.lines]
-    elif place >= 0:
-        begin, end = whole.rfind("\n", 0, place) + 1, whole.find("\n", place + len(old))
-        rest = whole[place + len(old) : end if end >= 0 else None]
-        rows = (whole[begin:place] + new + rest).split("\n")
-        _put_rows(file, whole.count("\n", 0, place), old.count("\n") + 1, rows)
-    else:
-        _forget_part(file, old.split("\n"), rows)
-    _note_edit(file, rows, at)
+    if not old.strip() or old not in whole:
+        _forget_part(file, old.split("\n"), change.new)
+        return _note_edit(file, change.new, at)
+    first, *pieces = whole.split(old, change.occurrences)
+    height, behind = new.count("\n"), first.count("\n") + 1
+    numbers, places = [*file.numbers[:behind]], list[int]()
+    for count, piece in enumerate(pieces, 1):
+        places += range(len(numbers) - 1, len(numbers) + height)
+        numbers += range(numbers[-1] + 1, numbers[-1] + 1 + height)
+        start = behind + old.count("\n")
+        behind, shift = start + piece.count("\n"), count * (height - old.count("\n"))
+        numbers += [number + shift for number in file.numbers[start:behind]]
+    rows = [row.rstrip() for row in new.join((first, *pieces)).split("\n")]
+    file.lines = list(zip(numbers, rows, strict=True))
+    return _note_edit(file, [rows[place] for place in places], at)
 
 
 def _edit_lines(file: CurrentFile, change: Change, first: int, last: int, at: int) -> None:
@@ -389,16 +395,6 @@ def _is_too_much(file: CurrentFile, whole: str, old: str = "", new: str = "") ->
     return file.steps > MOST_STEPS or len(whole) + whole.count(old or "\0") * len(new) > LARGEST
 
 
-def _put_rows(file: CurrentFile, first: int, count: int, rows: Sequence[str]) -> None:
-    """Replace *count* known lines from *first* on by *rows* and renumber those after them."""
-    lines = file.lines
-    number = lines[first][0] if first < len(lines) else first + 1
-    placed = [(at, row.rstrip()) for at, row in enumerate(rows, number)]
-    shift = len(rows) - count
-    behind = [(at + shift, text) for at, text in lines[first + count :]]
-    file.lines = [*lines[:first], *placed, *behind]
-
-
 def _put_lines(file: CurrentFile, change: Change, old: Sequence[str], behind: int) -> int:
     """Replace the *old* lines by those of a *change*, or insert these after its anchor, if possible
     after the offset *behind* in the known text. Return the offset after them. If no place is found,
@@ -414,7 +410,11 @@ def _put_lines(file: CurrentFile, change: Change, old: Sequence[str], behind: in
         place = whole.find(text, behind)
         place = whole.find(text) if place < 0 else place
     if place >= 0:
-        _put_rows(file, whole.count("\n", 0, place), len(old), change.new)
+        lines, first = file.lines, whole.count("\n", 0, place)
+        stop, shift = first + len(old), len(change.new) - len(old)
+        number = lines[first][0] if first < len(lines) else first + 1
+        placed = [(at, row.rstrip()) for at, row in enumerate(change.new, number)]
+        file.lines = [*lines[:first], *placed, *((at + shift, text) for at, text in lines[stop:])]
         return place + sum(len(row.rstrip()) + 1 for row in change.new)
     if file.numbers:
         _forget_part(file, old or ("",), change.new)
