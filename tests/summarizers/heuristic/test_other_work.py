@@ -196,3 +196,13 @@ def test_lines_of_a_page_that_differ_only_in_digits_are_collapsed_and_counted():
 def test_a_url_path_with_its_query_is_a_name_and_a_truncated_url_is_not():
     names = dict(iter_identifiers("see /watch?v=abc_1&t=a_x on http://ads.example/x_y/..."))
     assert [*names] == ["/watch?v=abc_1&t=a_x"]
+
+
+@pytest.mark.parametrize(("path", "kind"), [
+    ("src/a.py", "source"), ("guide/a.md", "docs"), ("README", "docs"), ("CHANGELOG.old", "docs"), ("notes.TXT", "docs"),
+])  # fmt: skip
+@pytest.mark.parametrize("folder", ["", "docs/", "/home/ada/docs/app/", "C:\\docs\\README\\"])
+def test_the_kind_of_a_text_does_not_depend_on_the_folder_of_its_project(path, kind, folder):
+    """All files of a project below a folder `docs` were once documents."""
+    work = read_work(read_steps(call("Read", "1\tx = one and two", file_path=folder + path)))
+    assert [block.kind for block in work.blocks] == [kind]

@@ -75,7 +75,7 @@ _CLAUSE = re.compile(r"(?<=[，；])")
 _TASKS = r"(?:issues?|tickets?|tasks?|plans?|spec(?:ification)?s?|stor(?:y|ies)|epics?|bd show|prd|roadmap|todo)"
 _TASK = re.compile(rf"(?:^|[\W_]){_TASKS}(?:[\W_]|$)", re.IGNORECASE)
 _TASK_FOLDER = re.compile(rf"(?:^|/)\.?{_TASKS}(?:/|$)", re.IGNORECASE)  # not todo-app, TASK-12
-DOCS = re.compile(r"\.(?:md|mdx|rst|txt|adoc)$|(?:^|/)docs?/|README|CHANGELOG", re.IGNORECASE)
+DOCS = re.compile(r"(?i)\.(?:mdx?|rst|txt|adoc)$|(?:^|[/\\])(?:README|CHANGELOG)[^/\\]*+$")
 SOURCE = re.compile(
     r"\.(?:py|pyi|ipynb|jsx?|mjs|cjs|tsx?|vue|svelte|rs|go|java|kt|swift|scala|php|rb|lua|[ch]|cc|cpp|hpp|cs|exs?|sh|css|html?|sql)$"
 )
