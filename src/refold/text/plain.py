@@ -125,6 +125,7 @@ UNKNOWN_FOLDER = "…"
 
 DEEPEST = 100
 """Maximum number of parent folders of a path that are read."""
+_SEPARATOR, _DRIVE = re.compile(r"(?<=[\w.~])\\(?=[\w.])"), re.compile(r"\A/([a-zA-Z])/")
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[/\\]")
 _OUTSIDE = re.compile(
     r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\."
@@ -156,7 +157,7 @@ def is_file_word(word: str) -> bool:
     """Return whether this word of a command may name a file. A quoted or escaped one may have
     blanks."""
     return (
-        bool(_FILE_WORD.fullmatch(word))
+        bool(_FILE_WORD.fullmatch(with_slashes(word)))
         and not word.startswith(("/dev/", "&"))
         and not word.isdigit()
         and word.strip("./~-") != ""
@@ -185,8 +186,17 @@ def has_extension(path: str) -> bool:
 
 
 def with_slashes(path: str) -> str:
-    r"""Return a path that begins with a drive (`C:\`) with slashes; other paths unchanged."""
-    return path.replace("\\", "/") if path[1:3] == ":\\" else path
+    r"""Return a path that begins with a drive (`C:\`), or a relative one (`src\a.py`), with
+    slashes; other paths unchanged. Escapes (`\*`) in a relative path stay."""
+    if path[1:3] == ":\\":
+        return path.replace("\\", "/")
+    return path if is_absolute(path) else _SEPARATOR.sub("/", path)
+
+
+def fold_windows_path(path: str) -> str:
+    r"""Return a path on a drive (`c:\src`, `/c/src`) as `C:/src`; other paths unchanged."""
+    folded = _DRIVE.sub(r"\1:/", with_slashes(path))
+    return folded[0].upper() + folded[1:] if folded[1:3] == ":/" else path
 
 
 def without_dots(path: str) -> str:
@@ -226,10 +236,18 @@ def _find_rare(pattern: re.Pattern[str], paths: Collection[str]) -> set[str]:
     return matching - absolute if 2 * len(matching & absolute) > len(absolute) else matching
 
 
+def unquote_git(path: str) -> str:
+    """Return a path as git spells it without the quotes that it puts around unusual letters."""
+    if path[:1] != '"':
+        return path
+    letters = path.strip('"').encode("ascii", "replace").decode("unicode_escape", "replace")
+    return letters.encode("latin-1", "replace").decode("utf-8", "replace")
+
+
 def path_covers(name: str, path: str) -> bool:
     """Return whether the git *path*, also of a folder or a glob, covers the file *name*. If only
     one is absolute, a common suffix is enough."""
-    name, path = with_slashes(name), with_slashes(path)
+    name, path = fold_windows_path(name), fold_windows_path(path)
     if "*" in path:
         name = name if is_absolute(path) else "/".join(name.split("/")[-1 - path.count("/") :])
         return name.count("/") == path.count("/") and fnmatchcase(name, path)
@@ -309,14 +327,11 @@ def expand_home(absolute: Iterable[str], paths: Iterable[str]) -> dict[str, str]
     return {path: home + path[1:] for path in paths if home and path.startswith("~/")}
 
 
-_DRIVE = re.compile(r"\A/([a-zA-Z])/")
-
-
 def unify_windows_paths(paths: Collection[str]) -> dict[str, str]:
     """Map Windows paths to their first spelling, if they differ from it in slashes, case, or a
     drive as a folder: `/c/Users` for `C:/Users`."""
     forms = dict[str, str]()
-    keys = {path: _DRIVE.sub(r"\1:/", with_slashes(path)).lower() for path in paths}
+    keys = {path: fold_windows_path(path).lower() for path in paths}
     for path, key in keys.items() if any(path[1:2] == ":" for path in paths) else ():
         if key[1:2] == ":":
             forms.setdefault(key, path)

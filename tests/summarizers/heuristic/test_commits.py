@@ -207,3 +207,12 @@ def test_text_that_mentions_git_commit_is_not_a_commit():
         assert not collect(bash(command)).checks
     for command in ("git -c user.name=A commit -m x", "bash -c 'cd a && git commit -m x'"):
         assert list(collect(bash(command)).checks) == ["git commit"]
+
+
+def test_git_quotes_the_names_of_files_in_other_scripts():
+    """A new file with a Chinese name was once never committed."""
+    listed = ' create mode 100644 "docs/\\346\\212\\245 \\\\ \\345\\221\\212.md"'
+    added = commit("git add -A && git commit -m x", 1, listed)
+    assert list_committed(write("docs/报 \\ 告.md", "b.md"), added) == {"docs/报 \\ 告.md"}
+    broken = commit("git add -A && git commit -m x", 1, ' create mode 100644 "\\346\\x"')
+    assert not list_committed(write("a.md", "b.md"), broken)

@@ -10,7 +10,7 @@ from refold.messages import ToolCall, user
 from refold.models.driver import drive
 from refold.scorers import Freshness
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.heuristic.calls import effect_of_call
+from refold.summarizers.heuristic.calls import effect_of_call, effect_of_command
 from refold.summarizers.heuristic.current_files import read_files
 from refold.summarizers.heuristic.shell import file_effects, git_steps
 from refold.summarizers.heuristic.shell_words import WorkingDir, iter_written
@@ -317,3 +317,50 @@ def test_a_script_piped_into_powershell_is_parsed_as_the_command():
     piped = f"@'\n{script}\n'@ | powershell -NoProfile -Command -"
     effect = effect_of_call(ToolCall("c1", "shell_command", json.dumps({"command": piped})))
     assert (effect.command, effect.files) == (script, (("src/a.py", "read"),))
+
+
+@pytest.mark.parametrize("folder", [
+    "/home/ada/shop", "/home/ada/my shop", "/home/ada/项目", "C:\\Users\\ada\\shop", "C:\\Users\\ada\\my shop",
+])  # fmt: skip
+@pytest.mark.parametrize("form", ["double", "single", "escaped", "slashes", "drive"])
+def test_a_session_is_read_alike_whatever_letters_are_in_the_path_of_its_folder(folder, form):
+    """Of a folder with a blank `cd` was once a part of each command, and no commit counted; of one
+    on Windows commands changed no file."""
+    mark, slashed = folder[8 if folder[1] == ":" else 0], folder.replace("\\", "/")
+    source, test = mark.join((folder, "src", "a.py")), mark.join((folder, "test_a.py"))
+    place = {
+        "double": f'"{folder}"',
+        "single": f"'{folder}'",
+        "escaped": slashed.replace(" ", "\\ "),
+        "slashes": f'"{slashed}"',
+        "drive": f'"{slashed.replace("C:", "/c")}"',
+    }[form]
+    edited = f"{place[:-1]}/src/a.py{place[-1]}" if form != "escaped" else f"{place}/src/a.py"
+    edited = edited.replace("/", "\\") if form in {"double", "single"} and mark == "\\" else edited
+    messages = [
+        user("Go."),
+        *call("Read", "1\tx = 1", file_path=source),
+        *call("Write", "Done.", file_path=test, content="import a"),
+        *call("Bash", command=f"sed -i 's/x = 1/x = 2/' {edited}"),
+        *call("Bash", "2 passed", command=f"export A='b c' && cd {place} && pytest -q"),
+        *call("Bash", command=f"git -C {place} add src/a.py test_a.py"),
+        *call("Bash", "[main 1234567] A", command=f"git -C {place} commit -m A"),
+        *call("Bash", "Exit code 1\nE: no", command=f"cd {place}; deploy --now"),
+        *call("Bash", command=f"cd {place} && rm -f test_a.py"),
+    ]
+    state = collect(messages)
+    assert states_of(state) == {source: "modified", test: "deleted"}
+    assert state.files[source].is_committed and list(state.checks) == ["pytest -q", "git commit"]
+    assert list(state.actions.failed) == ["deploy --now"]
+    assert read_files(read_steps(messages))[source].lines == [(1, "x = 2")]
+
+
+@pytest.mark.parametrize(("command", "files"), [
+    ("cd /d C:\\shop && del src\\old.py", [("C:\\shop\\src\\old.py", "deleted")]),
+    ("(Get-Content src\\a.py) -replace 'a', 'b' | Set-Content src\\a.py", [("src/a.py", "read"), ("src/a.py", "created")]),
+    ("python make.py > out\\a.txt; git checkout -- src\\a.py", [("out/a.txt", "created"), ("src/a.py", "restored")]),
+    ("cat src/a\\*.py; rm '\\d+.py'", []),
+])  # fmt: skip
+def test_relative_paths_of_windows_are_spelled_with_slashes(command, files):
+    assert list(effect_of_command(command).files) == files
+    assert list(git_steps("git add src\\a.py")) == [("add", ["src/a.py"])]

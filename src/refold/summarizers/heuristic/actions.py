@@ -12,6 +12,7 @@ from refold.summarizers.heuristic.calls import is_look
 from refold.summarizers.heuristic.identifiers import find_names
 from refold.summarizers.heuristic.lexicon import CHANGING, LOGGED, NEGATING, WORKING
 from refold.summarizers.heuristic.shell_words import (
+    ARGUMENT,
     MAX_COMMAND,
     WORD,
     Words,
@@ -31,7 +32,7 @@ from refold.text.failures import (
     looks_failed,
 )
 from refold.text.json_values import iter_json_lines, parse_or_none, text_at
-from refold.text.plain import IMPORT, folders_of, iter_ends, name_program, with_slashes
+from refold.text.plain import IMPORT, folders_of, iter_ends, name_program, unquote_git, with_slashes
 
 _AGENT = re.compile(
     r"(?i)(?:task|agent|subagent|dispatch|sessions_spawn)(?!_?(?:create|get|list|output|stop|update))"
@@ -57,7 +58,7 @@ RAN = "ran"
 # --- the outcome of one call ----------------------------------------------------------------------
 
 
-COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+\S+\s+)?commit\b")
+COMMIT = re.compile(rf"\bgit\s+(?:-\S+\s+{ARGUMENT}\s+)?commit\b")
 _NO_COMMIT = re.compile(
     r"(?m)^(?:nothing (?:added )?to commit\b|no changes added to commit\b|无文件要提交|沒有要提交的檔案|コミットするものが|커밋할 사항|nichts zu c|nada (?:para hacer|a submeter)|rien à valider|нечего коммитить)"
 )
@@ -233,9 +234,8 @@ def says_failed(step: Step, text: str) -> bool:
 
 
 def has_command(line: str, failed: str) -> bool:
-    """Return whether a *line* of commands contains the last one of *failed*, which stopped there.
-    Program and subcommand are compared: `git pull && git push` has that of `git add . && git
-    push`."""
+    """Return whether a *line* of commands has the program and subcommand of the last command of
+    *failed*, which stopped there: `git pull && git push` has those of `git add . && git push`."""
     *_, wanted = map(_find_head, simple_commands(failed[:MAX_COMMAND]))
     return wanted in map(_find_head, simple_commands(line[:MAX_COMMAND]))
 
@@ -310,7 +310,7 @@ def find_committed(staged: Mapping[str, bool], text: str) -> Iterator[str]:
     or deleted file (True in *staged*) and counts all files. If it counts fewer than are staged,
     only the named ones are certain. Yield all if it prints no count or several."""
     text = text[:MAX_OUTPUT]
-    counts, names = _COUNTED.findall(text), _NAMED.findall(text)
+    counts, names = _COUNTED.findall(text), [*map(unquote_git, _NAMED.findall(text))]
     if len(counts) != 1:
         yield from staged
         return
@@ -520,7 +520,8 @@ def _find_line(step: Step, *, failed: bool) -> str:
 
 def _name_program(step: Step) -> str:
     """Return program and subcommand of a command (`git push`), or the tool of another call."""
-    return " ".join(_find_head(name_command(step.command).split(" "))) or step.effect.tool
+    words = next(simple_commands(name_command(step.command)), [])
+    return " ".join(_find_head(words)) or step.effect.tool
 
 
 def _name_failed(step: Step) -> str:

@@ -534,7 +534,8 @@ def _find_operands(words: Words) -> Words:
 
 
 def _find_windows_paths(words: Words) -> Words:
-    """Return the paths in the arguments of a PowerShell or `cmd` command."""
+    """Return the paths in the arguments of a PowerShell or `cmd` command, without parentheses."""
+    words = [word if "(" in word else word.partition(")")[0] for word in words]
     paths = [
         word
         for flag, word in pairwise(words)

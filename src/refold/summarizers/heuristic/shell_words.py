@@ -173,8 +173,8 @@ def place_commands(command: str, places: list[WorkingDir]) -> Iterator[tuple[Wor
 
 
 def _find_target(words: Words) -> str:
-    """Return the target of `cd`, `-` if it is unknown, empty if it has none."""
-    program, *targets = [word for word in words if word == "-" or not word.startswith("-")]
+    """Return the target of `cd`, also of `cd /d`; `-` if it is unknown, empty if it has none."""
+    program, *targets = [word for word in words if not re.match("(?i)-.|/d$", word)]
     return "-" if program == "popd" or len(targets) > 1 else "".join(targets)
 
 
@@ -414,8 +414,9 @@ _PRINTED = re.compile(r"(\d{1,7})(?:,(?:\d{1,7}|\$))?p")
 _TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
 TRIMMED = re.compile(r"(?>(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*)")
 _BOTH = "2>&1"
+ARGUMENT = r"(?>(?:\"[^\"\n]*+\"|'[^'\n]*+'|\\ |[^\s&;|\"'])+)"  # a word, perhaps with blanks
 _SETUP = re.compile(
-    r"\A(?>(?:\s*(?:cd\s+(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s&;|\"']+)\s*(?:&&|;)\s*|source\s+\S+\s*(?:&&|;)\s*|export\s+\S+\s*(?:&&|;)\s*"
+    rf"\A(?>(?:\s*(?:(?:cd(?:\s+/[dD])?|source|export)\s+{ARGUMENT}\s*(?:&&|;)\s*"
     r"|[A-Z_]+=(?:\$\([^()\n]*\)|\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'();&|]*)(?:\s*(?:&&|;)\s*|\s+)))*)"
 )
 BEFORE_RUN = re.compile(
