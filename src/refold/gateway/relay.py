@@ -538,8 +538,9 @@ async def _read_begin(pieces: AsyncIterator[bytes], most: int) -> tuple[list[byt
 
 
 async def _resume(begun: list[bytes], pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    begun.reverse()
     while begun:  # what is passed on is not held
-        yield begun.pop(0)
+        yield begun.pop()
     async for piece in pieces:
         yield piece
 
