@@ -184,3 +184,21 @@ def test_only_an_unquoted_mark_outside_of_a_sum_begins_a_heredoc(before):
 def test_a_heredoc_in_a_substitution_or_beside_quotes_is_not_read_as_commands(command):
     assert shell.find_checks(command).text == "mypy ."
     assert shell.find_checks("cat <<EOF\npytest\nmypy .").text == ""  # cut off
+
+
+def test_each_heredoc_of_a_line_is_read_up_to_its_delimiter():
+    """The second one's text was once read as commands."""
+    command = "cat > a.py <<'A' && cat > b.py <<'B'\nx = 1\nA\nrm c.py\nB\nrm d.py"
+    assert list(shell.file_effects(command)) == [
+        ("a.py", "created"),
+        ("b.py", "created"),
+        ("d.py", "deleted"),
+    ]
+    assert text_of(command) == ([], True)
+
+
+@pytest.mark.parametrize("word", ["it\\'s", '\\"a\\"', "a\\'", '{\\"a\\":1}'])
+def test_an_escaped_quote_opens_no_quoted_word(word):
+    """All commands up to the next quote were once a part of it."""
+    command = f"echo {word} && rm a.py # it's over\nrm b.py"
+    assert [path for path, _ in shell.file_effects(command)] == ["a.py", "b.py"]

@@ -66,7 +66,6 @@ class WorkingDir(NamedTuple):
 
 
 UNKNOWN_SESSION_DIR = WorkingDir()
-"""An unknown session folder."""
 
 
 # --- commands --------------------------------------------------------------------------------------
@@ -90,7 +89,7 @@ _EXPANDED = re.compile(r"[$`\\]")
 """Characters that a shell expands in a heredoc with an unquoted delimiter."""
 WORD = re.compile(
     r"\"((?>(?:[^\"\\]|\\.?)*))\"?|'([^']*+)'?|(\d?>>?|<+-?|&&|(?<![&<>\d])&(?![&>\d])|\|\|?|;|\n)"
-    r"|(?<![^\s;&|(])#[^\n]*+|\\\n|((?>(?:\\[ ](?=\S)|(?!\\\n)[^\s\"'<>|;&])+))",
+    r"|(?<![^\s;&|(])#[^\n]*+|\\\n|((?>(?:\\[ ](?=\S)|\\[\"']|(?!\\\n)[^\s\"'<>|;&])+))",
     re.DOTALL,
 )
 """A quoted word, an operator or a bare word (a group each), or none of these."""
@@ -137,7 +136,7 @@ _SPLITS = re.compile(r"(['\"])[\w./ ~-]+\1")
 """A text that a Unix shell splits into words where its variable stands unquoted."""
 _VARIABLE = re.compile(r"\$(?:\{(\w{1,40})\}|(\w{1,40})\b(?![ \t]{0,9}=[^=]))")
 ESCAPED = re.compile(r"\\([\"\\$`])")
-_BARE_ESCAPED = re.compile(r"\\([][() ])")
+_BARE_ESCAPED = re.compile(r"\\([][() \"'])")
 _ASSIGNS = re.compile(r"\$[\w:.]+\+?=?")
 
 
@@ -213,28 +212,29 @@ def iter_written(
         commands = [*place_commands(line, places)]
         writing = [pair for pair in commands if pair[0][:1] == ["cat"] and "<<" in pair[0]]
         paths = [here.name(path) for words, here in writing for path, _ in iter_redirects(words)]
-        mark, text = _find_heredoc(line, [""]), "\n".join(body[:-1])
-        if body and paths and mark and ">>" not in line and (mark[1] or not _EXPANDED.search(text)):
+        marks, text = _find_heredocs(line, [""]), "\n".join(body[:-1])
+        is_fixed = [bool(mark[1]) or not _EXPANDED.search(text) for mark in marks] == [True]
+        if body and paths and is_fixed and ">>" not in line:
             yield paths[0], text
 
 
 def split_heredocs(command: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each line with the heredoc that begins in it, including its closing delimiter."""
+    """Yield each line with the heredocs that begin in it, including their closing delimiters."""
     lines, inside = iter(command.split("\n")), [""]
     for line in lines:
         body = list[str]()
-        if match := _find_heredoc(line, inside):
+        for mark in _find_heredocs(line, inside):
             for row in lines:
                 body.append(row)
-                if row.strip() == match[2]:
+                if row.strip() == mark[2]:
                     break
         yield line, body
 
 
-def _find_heredoc(line: str, inside: list[str]) -> Token | None:
-    """Return the mark of the first heredoc of a line. *inside* holds the quotes and parentheses
+def _find_heredocs(line: str, inside: list[str]) -> list[Token]:
+    """Return the marks of the heredocs of a line. *inside* holds the quotes and parentheses
     that are open before the line, the innermost last, and afterwards those behind it."""
-    heredoc = None
+    heredocs = list[Token]()
     for mark in _HEREDOC.finditer(line):
         text, where = mark[0], inside[-1]
         if where == "'" or text[0] == "\\":
@@ -249,8 +249,8 @@ def _find_heredoc(line: str, inside: list[str]) -> Token | None:
         elif text == "#" and where != '"':
             break
         elif text[0] == "<" and where not in {'"', "(("}:
-            heredoc = heredoc or mark
-    return heredoc
+            heredocs.append(mark)
+    return heredocs
 
 
 def simple_commands(command: str) -> Iterator[Words]:
