@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.budget.budget import Budget, Check
+from refold.budget.budget import Budget, Check, count_calls
 from refold.budget.triggers import Elapsed, EveryN, Fraction, Messages, Moment, Never, Tokens
 from refold.codecs.detect import open_payload
 from refold.core.view import View
@@ -185,3 +185,19 @@ def test_a_token_trigger_aims_at_the_target_itself() -> None:
     counted = Budget(Messages(1), 1_000)
     now = Moment(View.of([user("a")]), 1_000)
     assert counted.compute_goal(now, counted.judge(now)) == 950
+
+
+def test_an_answer_of_several_items_is_one_call():
+    """Of a session of Codex 57 calls were counted, where 20 were made."""
+    answer = [
+        {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Looking."}]},
+        {"type": "function_call", "call_id": "a", "name": "ls", "arguments": "{}"},
+        {"type": "function_call", "call_id": "b", "name": "ls", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "a", "output": "x"},
+        {"type": "function_call_output", "call_id": "b", "output": "y"},
+    ]
+    items = [{"role": "user", "content": "List."}, *answer, answer[1]]
+    messages = open_payload({"model": "m", "input": items}).decode()
+    assert count_calls(View.of(messages)) == 2
+    assert count_calls(View.of(())) == 0

@@ -1,7 +1,7 @@
 """The budget: when to compact and down to how many tokens, by token counts, triggers or cost."""
 
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any, Literal
 
 from refold.budget.planner import DEFAULT_GOAL, CallCounts, Figures, Plan, find_plan
@@ -262,9 +262,11 @@ def read_figures(view: View, floor: int = 0) -> Figures:
 
 
 def count_calls(view: View) -> int:
-    """Return the number of the model's messages in a conversation's history: one for each call, or
-    several if the wire form gives each part an entry (OpenAI Responses)."""
-    return sum(message.role == "assistant" for message in view.transcript.messages)
+    """Return the number of the model's answers in a conversation's history. In OpenAI Responses
+    each is several messages, one after another."""
+    roles = [message.role for message in view.transcript.messages]
+    pairs = pairwise(["", *roles])
+    return sum(role == "assistant" and before != "assistant" for before, role in pairs)
 
 
 def default_goal(view: View) -> int:
