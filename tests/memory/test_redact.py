@@ -15,7 +15,7 @@ from refold.memory import ModelExtractor, redact
         ("postgres://app:p@ss@word@db/x", "postgres://app:[redacted]@db/x"),
         ("dbPassword=hunter22", "dbPassword=[redacted]"),
         ("pin: 4096, password: 128000", "pin: [redacted], password: [redacted]"),
-        ("token: 12345678901234", "token: [redacted]"),
+        ("your token: 123456", "your token: [redacted]"),
         ('{"userToken": "abc123"}', '{"userToken": "[redacted]"}'),
     ],
 )
@@ -33,7 +33,7 @@ def test_nothing_of_a_secret_is_left(text: str, clean: str) -> None:
         "pip install sk-learn-contrib-imbalanced",
         "The passport office",
         "max_token: 4096",
-        '{"max_output_token":128000}',
+        '{"maxToken":128000}',
     ],
 )
 def test_names_and_words_are_not_redacted(text: str) -> None:

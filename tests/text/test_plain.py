@@ -2,8 +2,7 @@
 
 import pytest
 
-from refold.messages import Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.text.plain import is_outside, tab_line_numbers, texts_of
+from refold.text.plain import is_outside, tab_line_numbers
 
 
 @pytest.mark.parametrize(
@@ -26,11 +25,3 @@ def test_temporary_folders_of_windows_are_outside_of_any_project(path, is_expect
 def test_line_numbers_with_a_dot_get_a_tab_also_before_a_last_line_break(end):
     assert tab_line_numbers(f"7. a\n8. \n9. b{end}") == f"7\ta\n8\t\n9\tb{end}"
     assert tab_line_numbers(f"1. a\n2. b{end}") == f"1. a\n2. b{end}"
-
-
-def test_the_texts_of_a_message_hold_no_names_of_fields_and_no_unknown_parts():
-    call = ToolCall("c", "Bash", '{"command":"ls\\nls","options":{"depth":[2,true]}}')
-    parts = (Text("Look."), Thinking("Hm."), call, ToolCall("d", "patch", "*** Begin"))
-    message = Message("assistant", (*parts, Opaque("card", '{"title":"A card"}')))
-    assert [*texts_of(message)] == ["Look.", "Bash", "ls\nls", "2", "true", "patch", "*** Begin"]
-    assert [*texts_of(Message("tool", (ToolResult("c", (Text("done"),)),)))] == ["done"]

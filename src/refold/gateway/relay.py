@@ -528,11 +528,10 @@ class Relay:
 
 async def _read_begin(pieces: AsyncIterator[bytes], most: int) -> tuple[list[bytes], bool]:
     """Return the first *pieces*, and whether they are all: of *most* bytes together."""
-    begun, size = list[bytes](), 0
+    begun = list[bytes]()
     async for piece in pieces:
         begun.append(piece)
-        size += len(piece)
-        if size > most:
+        if (most := most - len(piece)) < 0:
             return begun, False
     return begun, True
 

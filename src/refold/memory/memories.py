@@ -269,7 +269,7 @@ _BEARER = re.compile(  # not "Basic authentication"
 _NAMED = re.compile(
     r"(?P<before>(?:\b|_|(?-i:(?<=[a-z0-9])(?=[A-Z])))(?:pass(?:word|wd|phrase)|pwd|"
     r"secret(?:[_-]?(?:access[_-]?)?key)?|client[_-]?secret|"
-    r"(?:api|access|auth|private|encryption)[_-]?(?:key|token)|token|credentials?|pin)[\"']?"
+    r"(?:api|access|auth|private|encryption)[_-]?(?:key|token)|(?<!max)(?<!max_)token|credentials?|pin)[\"']?"
     r"(?:\s{0,3}(?:=>|[:=：＝])\s{0,3}|\s{1,3}(?:is|was)\s{1,3})"
     r"|(?:密码|口令|密钥|令牌|验证码|パスワード|비밀번호)[\"']?\s{0,3}(?:是|为|為|[:=：＝])\s{0,3})"
     r"(?P<secret>\"[^\"\n]{3,300}(?=\")|'[^'\n]{3,300}(?=')|`[^`\n]{3,300}(?=`)"
@@ -281,10 +281,6 @@ _HARMLESS = re.compile(
     r"invalid|wrong|expired|the|a|not|set|stored|kept|in)\b|[<${%(]",
     re.IGNORECASE,
 )
-
-
-_COUNT = re.compile(r"\d{1,9}\W{0,3}")
-"""A number of tokens (`max_token: 4096`). After other names it may be a PIN or a password."""
 
 
 def redact(text: str) -> str:
@@ -301,8 +297,7 @@ def redact(text: str) -> str:
 
 def _after_name(match: re.Match[str]) -> str:
     secret = match["secret"].lstrip("\"'`「“")
-    is_count = _COUNT.fullmatch(secret) and "token" in match["before"].lower()
-    if is_count or _HARMLESS.match(secret):
+    if _HARMLESS.match(secret):
         return match[0]
     return match["before"] + match["secret"].removesuffix(secret) + REDACTED
 

@@ -65,12 +65,10 @@ def _read_part(part: Part | Content) -> str:
 def _spell_arguments(text: str) -> str:
     """Return arguments as `name: value` lines, without JSON quoting of strings."""
     value = parse_or_text(text)
-    if not isinstance(value, dict):
-        return text
-    return "\n".join(f"{name}: {scalar}" for name, scalar in _scalars(value))
+    return "\n".join(_lines(value)) if isinstance(value, dict) else text
 
 
-def _scalars(value: Any) -> Iterator[tuple[str, str]]:
+def _lines(value: Any) -> Iterator[str]:
     """Yield the scalars of a JSON value with their names, without recursion."""
     pending = [("", value)]
     while pending:
@@ -81,21 +79,9 @@ def _scalars(value: Any) -> Iterator[tuple[str, str]]:
             case list():
                 pending += [(name, item) for item in reversed(value)]
             case str():
-                yield name, value
+                yield f"{name}: {value}"
             case _:
-                yield name, json.dumps(value)
-
-
-def texts_of(message: Message) -> Iterator[str]:
-    """Yield what a person, model or tool wrote: texts, names of called tools, values of arguments
-    and texts of results, without names of JSON fields, thinking, media and unknown parts."""
-    for part in message.parts:
-        match part:
-            case Text(text) | ToolResult(text=text):
-                yield text
-            case ToolCall(_, name, arguments):
-                yield name
-                yield from (scalar for _, scalar in _scalars(parse_or_text(arguments)))
+                yield f"{name}: {json.dumps(value)}"
 
 
 def plain_text(message: Message) -> str:

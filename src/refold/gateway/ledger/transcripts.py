@@ -20,7 +20,7 @@ from refold.gateway.ledger.sql import Tables, narrowing_pattern
 from refold.messages import Message
 from refold.stores.edit_json import dump_edit, load_insert
 from refold.stores.sql import Database
-from refold.text.plain import texts_of
+from refold.text.plain import readable_text
 
 _INFO = "session, api, model, length, began, latest, until, size"
 _WHO = "tenant = ? AND session = ?"
@@ -80,13 +80,13 @@ _TOTAL = "SELECT COALESCE(SUM(size), 0) FROM refold_transcripts"
 _OLDEST = "SELECT tenant, session, size FROM refold_transcripts ORDER BY latest LIMIT 100"
 _FIND = f"SELECT {_INFO} FROM refold_transcripts WHERE {_WHO}"  # noqa: S608
 _TITLES = "SELECT session, title, until FROM refold_transcripts WHERE session IN ({})"
-_HEADS = (
-    "SELECT tenant, session, title FROM refold_transcripts WHERE until > ? ORDER BY latest DESC"
-)
 _CANDIDATES = (
-    f"SELECT body FROM refold_transcript_messages WHERE {_WHO} "  # noqa: S608
-    "AND LOWER(body) LIKE LOWER(?) ESCAPE '!' ORDER BY place"
+    "SELECT tenant, session, title FROM refold_transcripts AS t WHERE until > ? AND ("
+    "LOWER(title) LIKE LOWER(?) ESCAPE '!' OR EXISTS (SELECT 1 FROM refold_transcript_messages AS m"
+    " WHERE m.tenant = t.tenant AND m.session = t.session AND LOWER(m.body) LIKE LOWER(?)"
+    " ESCAPE '!')) ORDER BY latest DESC"
 )
+_BODIES = f"SELECT body FROM refold_transcript_messages WHERE {_WHO}"  # noqa: S608
 _BRIEFS = (
     "SELECT place, tokens, brief, CASE WHEN brief = '' THEN body ELSE '' END "  # noqa: S608
     f"FROM refold_transcript_messages WHERE {_WHO} AND place >= ? AND place < ? ORDER BY place"
@@ -219,26 +219,26 @@ class Transcripts(Tables):
 
     def info(self, tenant: str, session: str) -> TranscriptInfo | None:
         """Return a transcript's facts without its content, if any. Raises `StoreError`."""
-        rows, now = self._read(_FIND, (tenant, session)), self._clock()
-        return next((info for row in rows if (info := TranscriptInfo(*row)).until > now), None)
+        infos = (TranscriptInfo(*row) for row in self._read(_FIND, (tenant, session)))
+        return next((info for info in infos if info.until > self._clock()), None)
 
     def titles(self, sessions: Iterable[str]) -> dict[str, str]:
         """Return the titles of recorded *sessions*. Raises `StoreError`."""
-        rows, now = self._read_by_name(_TITLES, sessions), self._clock()
-        return {session: title for session, title, until in rows if until > now}
+        rows = self._read_by_name(_TITLES, sessions)
+        return {session: title for session, title, until in rows if until > self._clock()}
 
     def find_sessions(self, words: str, most: int) -> list[str]:
-        """Return the latest *most* sessions with *words* in the title or in what people, models and
-        tools wrote, in any case. Scans all texts; a database only narrows. Raises `StoreError`."""
+        """Return the latest *most* sessions with *words* in the title or in what a message says, in
+        any case. Scans all texts; the database only narrows. Raises `StoreError`."""
         wanted, pattern = words.lower(), narrowing_pattern(words)
 
         def list_texts(tenant: str, session: str, title: str) -> Iterator[str]:
             yield title
-            for (body,) in self._read(_CANDIDATES, (tenant, session, pattern)):
-                yield from texts_of(load_insert(body)[0])
+            for (body,) in self._read(_BODIES, (tenant, session)):
+                yield readable_text(load_insert(body)[0])
 
-        heads = self._read(_HEADS, (self._clock(),))
-        matches = (who for who in heads if any(wanted in text.lower() for text in list_texts(*who)))
+        rows = self._read(_CANDIDATES, (self._clock(), pattern, pattern))
+        matches = (row for row in rows if any(wanted in text.lower() for text in list_texts(*row)))
         return [session for _, session, _ in islice(matches, most)]
 
     def briefs(
