@@ -42,7 +42,7 @@ from refold.scorers import (
 )
 from refold.scorers.scorer import Scorer
 from refold.strategies import KeepImportant, Summarize
-from refold.summarizers.tail import tail_start
+from refold.summarizers.tail import find_tail_start
 from refold.text.plain import fold, readable_text
 
 POINTS = 2
@@ -91,7 +91,7 @@ class Before:
 def compact(view: View, scorer: Scorer | None, target: int) -> View:
     """Return the view in about *target* tokens."""
     tail = TAIL * target / view.tokens
-    stop = tail_start(view, tail)
+    stop = find_tail_start(view, tail)
     pins = int(PINS * target) if scorer else 0
     summary = Summarize(tail, max(1, target - view.base.tokens(stop, len(view.transcript)) - pins))
     strategy = (

@@ -12,7 +12,7 @@ from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.strategies.summarize import Summarize
-from refold.summarizers.tail import tail_start
+from refold.summarizers.tail import find_tail_start
 from refold.text.summary_wrapper import is_only_summary, summary_in
 from tests.support.summaries import read_summary
 
@@ -61,7 +61,7 @@ def by_length(message):
 
 def test_conformance_01_an_empty_history_is_left_alone():
     view = see()
-    assert tail_start(view, 0.3) == tail_start(view, 8) == 0
+    assert find_tail_start(view, 0.3) == find_tail_start(view, 8) == 0
     after, asked = compact(view)
     assert after.edits == ()
     assert asked == []
@@ -70,28 +70,28 @@ def test_conformance_01_an_empty_history_is_left_alone():
 
 def test_conformance_02_a_single_request_is_left_alone():
     view = see(U())
-    assert tail_start(view, 0.3) == tail_start(view, 1) == tail_start(view, 0) == 0
+    assert find_tail_start(view, 0.3) == find_tail_start(view, 1) == find_tail_start(view, 0) == 0
     assert compact(view)[0].messages == (U(),)
 
 
 def test_conformance_03_equal_sizes_are_cut_at_the_last_request():
-    assert tail_start(see(U(), A(), U(), A(), U()), 0.5) == 4
+    assert find_tail_start(see(U(), A(), U(), A(), U()), 0.5) == 4
 
 
 def test_conformance_04_a_conversation_that_ends_in_an_answer_may_be_folded_whole():
-    assert tail_start(see(U(), A(), U(), A()), 0.3) == 4
+    assert find_tail_start(see(U(), A(), U(), A()), 0.3) == 4
 
 
 def test_conformance_05_an_open_call_stays_with_its_turn():
     view = see(U(), A(), U(), C("c1"), rules=CHAT_API)
-    assert tail_start(view, 0.1) == 2
+    assert find_tail_start(view, 0.1) == 2
     assert view.messages[2:] == (U(), C("c1"))
 
 
 @pytest.mark.parametrize("keep", [1, 0.2, 0.3, 0.4])
 def test_conformance_06_a_call_and_its_result_stay_on_one_side(keep):
     view = see(U(), A(), U(), C("c1"), R("c1"))
-    start = tail_start(view, keep)
+    start = find_tail_start(view, keep)
     assert start in view.cuts
     assert start != 4
     assert start in {2, 3}
@@ -104,7 +104,7 @@ def test_conformance_06_a_call_and_its_result_stay_on_one_side(keep):
 def test_conformance_07_parallel_calls_are_atomic(results, keep):
     rules = MESSAGES_API if len(results) == 1 else CHAT_API
     view = see(U(), A(), C("a", "b", "c"), *results, A(), rules=rules)
-    start = tail_start(view, keep)
+    start = find_tail_start(view, keep)
     assert not 2 < start < 3 + len(results)
 
 
@@ -113,7 +113,7 @@ def test_conformance_08_one_giant_turn_is_cut_before_an_assistant_message_and_it
     turn = [m for n in range(200) for m in (C(f"c{n}"), R(f"c{n}", text="x = 1\n" * 50))]
     view = see(U(request), *turn, count=by_length)
     for keep in (8, 0.2):
-        start = tail_start(view, keep)
+        start = find_tail_start(view, keep)
         assert 0 < start < len(turn)
         assert view.transcript.messages[start].role == "assistant"
         after, _ = compact(view, keep=keep)
@@ -150,25 +150,25 @@ def test_conformance_09_a_summary_is_not_taken_for_a_request():
         see(U("One."), A("x " * 500), U("Two."), A(), rules=CHAT_API, count=by_length), keep=2
     )
     assert [is_only_summary(message) for message in first.messages] == [True, False, False]
-    assert tail_start(see(*first.messages, rules=CHAT_API, count=by_length), 1.0) == 0
+    assert find_tail_start(see(*first.messages, rules=CHAT_API, count=by_length), 1.0) == 0
 
 
 @pytest.mark.parametrize("keep", [1, 0.01])
 def test_conformance_10_the_newest_message_stays_even_if_it_is_larger_than_the_tail(keep):
     huge = U("word " * 5_000)
     view = see(U(), A(), huge, count=by_length)
-    assert tail_start(view, keep) == 2
+    assert find_tail_start(view, keep) == 2
     assert compact(view, keep=keep)[0].messages[-1].parts[-1] == huge.parts[0]
 
 
 def test_conformance_10_a_huge_result_stays_with_its_call():
     view = see(U(), C("c1"), R("c1"), C("c2"), R("c2", text="word " * 5_000), count=by_length)
-    assert tail_start(view, 0.01) == 3
+    assert find_tail_start(view, 0.01) == 3
 
 
 @pytest.mark.parametrize("keep", [1.0, 100])
 def test_conformance_11_when_all_fits_the_tail_only_the_latest_exchange_is_kept(keep):
-    assert tail_start(see(U(), A(), U(), A(), U(), A()), keep) == 4
+    assert find_tail_start(see(U(), A(), U(), A(), U(), A()), keep) == 4
 
 
 def test_conformance_12_the_second_summary_replaces_the_first():
@@ -194,7 +194,7 @@ def test_conformance_12_reverting_the_second_summary_shows_the_first():
 @pytest.mark.parametrize("keep", [-1, -0.5, 1.5])
 def test_an_invalid_keep_is_refused(keep):
     with pytest.raises(ValueError, match="keep is a number"):
-        tail_start(see(U(), A()), keep)
+        find_tail_start(see(U(), A()), keep)
 
 
 def test_summarize_asks_no_model_by_default():

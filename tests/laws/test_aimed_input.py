@@ -380,7 +380,7 @@ GIVEN: dict[str, Any] = {
 }  # fmt: skip
 """Arguments of functions beside the text, by parameter name."""
 BESIDE: dict[str, dict[str, Any]] = {
-    "refold.summarizers.heuristic.blocks.kind_of": {"command": "ls"},
+    "refold.summarizers.heuristic.blocks.find_kind": {"command": "ls"},
     "refold.summarizers.heuristic.blocks._iter_spoken": {"is_in_clauses": True, "binds": True},
     "refold.summarizers.heuristic.blocks._iter_clauses": {"is_in_clauses": True},
     "refold.summarizers.heuristic.answers.find_question": {"reply": "C"},

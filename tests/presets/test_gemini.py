@@ -35,7 +35,7 @@ from refold.strategies import FromLastN, Summarize
 from refold.summarizers.forms import File, SnapshotForm, Step, read_snapshot
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model import ModelSummary
-from refold.summarizers.tail import tail_start
+from refold.summarizers.tail import find_tail_start
 from refold.testing import ScriptedModel, transcripts
 from refold.testing.scripted_provider import ScriptedProvider
 from refold.text.summary_wrapper import ACK, summary_in
@@ -357,7 +357,7 @@ def see(*messages):
 
 def split(*messages, preserve=0.3):
     view = see(*messages)
-    return tail_start(view, recent(view, preserve))
+    return find_tail_start(view, recent(view, preserve))
 
 
 def test_the_split_is_the_first_user_message_at_or_after_the_target():
@@ -420,7 +420,7 @@ def test_special_case_a_keeps_the_last_turn():
     assert split(*tools, assistant("answer"), preserve=0.2) == 2
     assert split(*tools, preserve=0.2) == 7
     answered = see(*[user("q"), assistant("answer")] * 3)
-    assert tail_start(answered, recent(answered, 0.1, "near")) == 4
+    assert find_tail_start(answered, recent(answered, 0.1, "near")) == 4
     assert recent(answered, 0.1, "near") == 2
     assert (
         split(user("q"), assistant("answer"), user("q"), assistant("answer"), user("q"), call("c"))
@@ -877,7 +877,7 @@ def test_scenario_3_a_snapshot_is_made_every_n_steps(feed_back):
 def test_recent_keeps_the_last_turn_if_the_share_alone_would_fold_everything():
     """S0-36: `recent` changes nothing else."""
     view = see(user("q"), assistant("answer"), user("q"), assistant("answer"))
-    assert (tail_start(view, 0.3), recent(view, 0.3)) == (4, 2)
+    assert (find_tail_start(view, 0.3), recent(view, 0.3)) == (4, 2)
     assert recent(see(*[user("q"), assistant("answer")] * 5), 0.3, "near") == 0.3
     assert Summarize(keep=recent(view, 0.3)).keep == 2
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.presets.gemini import Settings, compactor, recent
-from refold.summarizers.tail import tail_start
+from refold.summarizers.tail import find_tail_start
 from refold.testing import ScriptedModel
 from refold.text.summary_wrapper import ACK, summary_in
 from tests.support.examples import examples_at_night
@@ -55,7 +55,7 @@ def test_f7_the_split_is_the_next_user_message_if_there_is_one(turns, preserve, 
     view = View.of(messages)
     requests = [at for at, message in enumerate(messages) if message.role == "user"]
     later = [at for at in requests if at >= target(view, preserve)]
-    start = tail_start(view, recent(view, preserve))
+    start = find_tail_start(view, recent(view, preserve))
     if later or answered:
         assert start == (later or requests[-1:])[0]
     else:
@@ -116,7 +116,7 @@ def test_f7_request_never_splits_inside_a_turn_and_near_sometimes_does():
         ):
             continue
         for rule in ("request", "near"):
-            start = tail_start(view, recent(view, 0.3, rule))
+            start = find_tail_start(view, recent(view, 0.3, rule))
             inside[rule] += bool(start) and messages[start].role != "user"
     assert inside["request"] == 0
     assert inside["near"] > examples_at_night(30, 200)
@@ -130,7 +130,7 @@ def test_f7_near_keeps_at_least_half_of_the_share():
     total = view.estimate
 
     def share_kept(rule):
-        start = tail_start(view, recent(view, 0.5, rule))
+        start = find_tail_start(view, recent(view, 0.5, rule))
         return sum(item.tokens for item in view.iter_items() if item.start >= start) / total
 
     assert share_kept("request") < 0.05

@@ -9,7 +9,7 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
-from refold.summarizers.tail import tail_start
+from refold.summarizers.tail import find_tail_start
 from refold.testing import transcripts
 from tests.support.messages import assistant
 
@@ -30,21 +30,21 @@ KEEP = st.one_of(st.integers(0, 30), st.floats(0, 1))
 @given(transcripts(), RULES, KEEP)
 def test_the_tail_begins_at_a_legal_cut_or_is_the_whole_conversation(messages, rules, keep):
     view = View.of(messages, profile=Profile(rules=rules))
-    start = tail_start(view, keep)
+    start = find_tail_start(view, keep)
     assert start == 0 or start in view.cuts
 
 
 @given(transcripts(tidy=False), RULES, KEEP)
 def test_the_start_of_the_tail_is_in_range_for_malformed_conversations(messages, rules, keep):
     view = View.of(messages, profile=Profile(rules=rules))
-    assert 0 <= tail_start(view, keep) <= len(messages)
+    assert 0 <= find_tail_start(view, keep) <= len(messages)
 
 
 @given(transcripts(max_turns=6), RULES, st.integers(1, 30))
 def test_at_least_keep_messages_stay_if_older_ones_can_be_hidden(messages, rules, keep):
     view = View.of(messages, profile=Profile(rules=rules))
     older = [cut for cut in view.cuts if 0 < cut <= len(messages) - keep]
-    assert tail_start(view, keep) == max(older) if older else True
+    assert find_tail_start(view, keep) == max(older) if older else True
 
 
 @given(transcripts(), RULES, KEEP)
@@ -57,7 +57,7 @@ def test_the_tail_does_not_begin_inside_a_fold(messages, rules, keep):
     if stop == 0:
         return
     folded = view.apply(view.fold(0, stop, messages[0]))
-    assert not 0 < tail_start(folded, keep) < stop
+    assert not 0 < find_tail_start(folded, keep) < stop
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.5, 0.8])
@@ -68,7 +68,7 @@ def test_a_request_near_the_end_does_not_make_the_tail_much_too_short(keep):
         [user("Do it."), *work, user("Thanks."), assistant("You are welcome.")],
         profile=Profile(lambda _: 10),
     )
-    tail = view.base.tokens(tail_start(view, keep), len(view.transcript))
+    tail = view.base.tokens(find_tail_start(view, keep), len(view.transcript))
     assert 0.9 * keep <= tail / view.tokens <= keep
 
 
@@ -78,4 +78,4 @@ def test_the_tail_begins_at_a_request_close_to_the_wanted_size():
         [user("Do it."), *work[:80], user("And that."), *work[80:], assistant()],
         profile=Profile(lambda _: 10),
     )
-    assert tail_start(view, 0.5) == 81
+    assert find_tail_start(view, 0.5) == 81

@@ -43,7 +43,7 @@ def as_dict(item: Any, expected: str) -> Any:
         return dict(item)
     if hasattr(item, "model_dump"):
         return item.model_dump(mode="json", exclude_none=True)
-    raise FormatError(f"{expected} is an object, not {kind_of(item)}")
+    raise FormatError(f"{expected} is an object, not {describe_type(item)}")
 
 
 def is_object(item: Any) -> bool:
@@ -63,7 +63,7 @@ def as_list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, LIST) else ()
 
 
-def kind_of(value: Any) -> str:
+def describe_type(value: Any) -> str:
     """Return the JSON name of a value's type, for error messages."""
     names = {
         str: "a string",
@@ -81,7 +81,7 @@ def describe_misfit(entries: Sequence[Any]) -> str:
     entry."""
     for at, entry in enumerate(entries):
         if not is_object(entry):
-            return f"entry {at} is {kind_of(entry)}"
+            return f"entry {at} is {describe_type(entry)}"
     fields = as_dict(entries[0], "an entry")
     return f"entry 0 has the fields {', '.join(map(repr, list(fields)[:8]))}"
 
@@ -94,7 +94,7 @@ def intern_text(word: str) -> str:
 def expect_text(value: Any) -> str:
     """Return *value* if it is a string, else raise `TypeError`, so that the block is carried."""
     if not isinstance(value, str):
-        raise TypeError(kind_of(value))
+        raise TypeError(describe_type(value))
     return value
 
 

@@ -118,7 +118,7 @@ def find_call(messages: Sequence[Message], at: int, id: str, within: int) -> Too
     return None
 
 
-NEAR = 200
+SEARCHED_MESSAGES = 200
 """Number of messages before a result in which to look for the program that made the call."""
 
 
@@ -126,7 +126,10 @@ def read_by_programs(messages: Sequence[Message], at: int) -> frozenset[str]:
     """Return the ids of the results at *at* that are read by a program in a provider's sandbox,
     which made the calls. A change to them would change what the program computes, and no model
     reads them."""
-    calls = (find_call(messages, at, result.id, NEAR) for result in tool_results(messages[at]))
+    calls = (
+        find_call(messages, at, result.id, SEARCHED_MESSAGES)
+        for result in tool_results(messages[at])
+    )
     return frozenset(call.id for call in calls if call and call.caller)
 
 
@@ -201,7 +204,7 @@ MAX_SHARE = 3
 """Refetched results take at most one part in this many of the view's tokens."""
 MAX_AGE = 2
 """A refetched result is kept until this many times the view's tokens have followed it."""
-LIKENESS = 0.9
+SHARE_OF_EQUAL_LINES = 0.9
 """Share of equal characters, line by line, that makes a result a repeat of another."""
 
 
@@ -257,7 +260,7 @@ def _newest_repeat(results: Sequence[PlacedResult], is_hidden: Callable[[int], b
             hidden_lines.update(lines)
             continue
         repeated = sum(len(line) for line in lines if line in hidden_lines)
-        if repeated >= max(1.0, LIKENESS * sum(map(len, lines))):
+        if repeated >= max(1.0, SHARE_OF_EQUAL_LINES * sum(map(len, lines))):
             newest = at
     return newest
 

@@ -21,7 +21,7 @@ from refold.models.driver import AsyncAsker
 from refold.models.fallback import Fallback
 from refold.tokens.model_table import EngineProfile, Prices, Rates, Window
 
-DELTAS = ("thread", "previous_response_id")
+REFUSABLE_DELTAS = ("thread", "previous_response_id")
 """Ways to send only new messages (delta transports) that can be refused."""
 
 ENGINES = ("vllm", "sglang", "dynamo")
@@ -153,7 +153,7 @@ class Settings:
             read_above_bytes=self.read_above_bytes,
         )
         require_int(1, conversations=self.conversations, compute_threads=self.compute_threads)
-        _require_known("refuse", self.refuse, DELTAS)
+        _require_known("refuse", self.refuse, REFUSABLE_DELTAS)
         _require_known("native", self.native, APIS)
         strange = next(
             (api for api, fields in self.native.items() if not isinstance(fields, Mapping)), None

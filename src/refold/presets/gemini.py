@@ -26,7 +26,7 @@ from refold.stores.store import Store
 from refold.strategies.summarize import Summarize
 from refold.summarizers.forms import SnapshotForm
 from refold.summarizers.model import ModelSummary, Prompt, load_prompt
-from refold.summarizers.tail import ends_in_answer, find_requests, share_start, tail_start
+from refold.summarizers.tail import ends_in_answer, find_requests, find_share_start, find_tail_start
 from refold.tokens.count import Counter, count_message
 
 if TYPE_CHECKING:
@@ -195,17 +195,17 @@ def recent(view: View, preserve: float, split: Split = "request") -> float:
     (S0-35), however little. Without one, a conversation that ends in an answer keeps its last turn,
     however long (S0-36, C0-2). `near` starts inside a turn if the request would leave less than
     half of the share, or far more than it. In an unfinished turn both go back to its request, or to
-    a place between its tool groups if that is too far back (`refold.summarizers.tail.tail_start`).
+    a place between its tool groups if that is too far back (`refold.summarizers.tail.find_tail_start`).
 
     A conversation that could be folded whole still keeps its last turn (S0-20). If that is
     everything, nothing is folded.
     """
     end, turns = len(view.transcript), [at for at in find_requests(view) if at]
     if split == "request" and turns:
-        later = [at for at in turns if at >= share_start(view, preserve)]
+        later = [at for at in turns if at >= find_share_start(view, preserve)]
         if later or ends_in_answer(view):
             return end - (later or turns[-1:])[0]
-    if tail_start(view, preserve) < end:
+    if find_tail_start(view, preserve) < end:
         return preserve
     return end - max(turns, default=0)
 

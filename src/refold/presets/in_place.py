@@ -172,7 +172,7 @@ class Conversations:
             *messages[same:],
         ]
 
-    def keep(self, name: Conversation, full: Any, shown: Any) -> None:
+    def record(self, name: Conversation, full: Any, shown: Any) -> None:
         """Record that the conversation *name*, whose full history is *full*, goes on as *shown*.
         Nothing is recorded without a conversation's id, or if *full* is no list."""
         if name[1] is None or not isinstance(full, list):

@@ -13,9 +13,9 @@ from refold.messages import Message
 from refold.summarizers.tail import (
     count_shown,
     find_requests,
+    find_tail_start,
     find_unanswered,
     find_unsummarized,
-    tail_start,
 )
 
 Start = Callable[[View], int]
@@ -73,7 +73,7 @@ class LastTurns:
             start = requests[-self.turns]
             if count_shown(view, start) <= self.most * count_shown(view):
                 return start
-        return tail_start(view, self.most)
+        return find_tail_start(view, self.most)
 
 
 @dataclass(frozen=True)

@@ -398,7 +398,7 @@ class SoftHardCompactor:
                 "was compacted here under this agent_id and a conversation_id"
             )
         payload: list[Any] = compactor.revert(originals, *ids).payload
-        self._talks.keep(talk, originals, payload)
+        self._talks.record(talk, originals, payload)
         return payload
 
     # --- parts ------------------------------------------------------------------------------------
@@ -439,7 +439,7 @@ class SoftHardCompactor:
             summary_in(message) for placed in view.visible_edits for message in placed.edit.insert
         )
         shown, whole = view.payload, len(messages) == len(originals)
-        self._talks.keep(talk, originals, shown)
+        self._talks.record(talk, originals, shown)
         return CompactionResult(
             compacted_messages=list(shown),
             summary="\n\n".join(text for text in texts if text),

@@ -36,7 +36,7 @@ from refold.summarizers.placement import (
     tell_beside,
     whole_groups,
 )
-from refold.summarizers.tail import count_shown, tail_start, tail_within
+from refold.summarizers.tail import count_shown, find_tail_start, find_tail_within
 from refold.text.summary_wrapper import beside_summary, summary_in, wrap_summary
 
 
@@ -52,7 +52,7 @@ class Summarize:
 
     keep: int | float = 8
     """What is kept: a number of newest messages, or as a float a share of the tokens (see
-    `refold.summarizers.tail.tail_start`). If no more than these are left and the target is not
+    `refold.summarizers.tail.find_tail_start`). If no more than these are left and the target is not
     reached, only the latest exchange is kept."""
     max_tokens: int = 2_000
     """Maximum tokens of the summary message."""
@@ -83,7 +83,7 @@ class Summarize:
 
     def __call__(self, view: View) -> Steps:
         """Propose one edit, or none."""
-        stop = tail_start(view, self.keep)
+        stop = find_tail_start(view, self.keep)
         if not stop:
             return None
         surroundings = self.surround(view, stop)
@@ -175,7 +175,7 @@ class SummarizeTo:
         draft = self._write_without_model(view, around, cap)
         spare = cap - view.profile.count(wrap_summary(draft.text)) if draft.text else 0
         if spare > cap // 4:  # there is too little to say: the tail, or what stays, takes the rest
-            longer = tail_within(view, count_shown(view, around.stop) + spare - cap // 8)
+            longer = find_tail_within(view, count_shown(view, around.stop) + spare - cap // 8)
             is_longer = 0 < longer < around.stop
             if is_longer or around.omitted:
                 stop, extra = (longer, 0) if is_longer else (around.stop, spare)
@@ -205,7 +205,7 @@ class SummarizeTo:
             stop = _divide_at(view, goal - stay, room)
             around = self._surround(view, stop, room // 2)
         if around.omitted:  # what a person said goes before the oldest of the tail
-            shorter = tail_within(view, max(0, goal - room) * 2 // 3)
+            shorter = find_tail_within(view, max(0, goal - room) * 2 // 3)
             spare = goal - count_shown(view, shorter)
             roomier = self._surround(view, shorter, spare // 2)
             around = roomier if roomier.omitted < around.omitted else around
@@ -250,7 +250,7 @@ class SummarizeTo:
 def _divide_at(view: View, goal: int, room: int) -> int:
     """Return the start of the tail that fits best beside a summary of *room* tokens in *goal*. The
     summary keeps at least half of its room."""
-    return tail_within(view, max(0, goal - room // 2), max(0, goal - room))
+    return find_tail_within(view, max(0, goal - room // 2), max(0, goal - room))
 
 
 # --- with what matters beside it ----------------------------------------------------------------

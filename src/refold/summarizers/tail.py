@@ -25,7 +25,7 @@ class _Marks(NamedTuple):
     """Legal cuts within a turn: before an assistant message that follows a tool result."""
 
 
-def tail_start(view: View, keep: float) -> int:
+def find_tail_start(view: View, keep: float) -> int:
     """Return the position where the kept tail begins, or 0 if there is nothing older to fold.
 
     An int *keep* is a number of messages: at least that many stay, from the latest legal cut on. A
@@ -64,7 +64,7 @@ def ends_in_answer(view: View) -> bool:
     return last.role == "assistant" and not last.calls and len(view.transcript) in view.cuts
 
 
-def share_start(view: View, keep: float) -> int:
+def find_share_start(view: View, keep: float) -> int:
     """Return the position, not always a cut, where the newest share *keep* of the tokens begins."""
     goal, tokens = (1 - keep) * count_shown(view), 0
     for item in view.iter_items():
@@ -81,7 +81,7 @@ def count_shown(view: View, start: int = 0, stop: int | None = None) -> int:
     return sum(item.tokens for item in items)
 
 
-def tail_within(view: View, most: int, wanted: int | None = None) -> int:
+def find_tail_within(view: View, most: int, wanted: int | None = None) -> int:
     """Return the legal cut before a user's request or after a tool result, with at most *most*
     tokens after it, as close to *wanted* as possible (by default *most*). If none fits, return the
     latest such cut; if there is none, 0."""
@@ -99,7 +99,7 @@ def _find_by_count(view: View, keep: float) -> int:
 
 
 def _find_by_share(view: View, marks: _Marks, keep: float) -> int:
-    end, total, target = len(view.transcript), marks.sums[-1], share_start(view, keep)
+    end, total, target = len(view.transcript), marks.sums[-1], find_share_start(view, keep)
     if target == 0:
         return 0
     after, step = _first_from(marks.turns, target), _first_from(marks.steps, target)

@@ -236,11 +236,11 @@ UNKNOWN = 1_500
 """Tokens of a medium of unknown size: about the maximum of an image."""
 MAX_IMAGE_EDGE = 1_568
 """Pixels of the longer edge above which Anthropic scales an image down."""
-PIXELS = 750
+PIXELS_PER_TOKEN = 750
 """Pixels per token, as documented by Anthropic."""
 MAX_IMAGE_TOKENS = 1_600
 """Maximum tokens of an image, after scaling."""
-PAGE = 2_000
+TOKENS_PER_PAGE = 2_000
 """Tokens of a PDF page. Anthropic documents 1,500 to 3,000 for its text."""
 PAGE_BYTES = 50_000
 """Assumed bytes of a page of a document, since pages are not counted."""
@@ -249,7 +249,7 @@ AUDIO_RATES = 32, 16_000
 VIDEO_RATES = 295, 250_000
 """Video: tokens per second (Gemini: 258 a frame and 32 of audio, with framing) and assumed bytes
 per second (2 Mbit/s)."""
-BYTES = 4
+BYTES_PER_TOKEN = 4
 """Bytes per token of plain text that is sent as a document."""
 
 
@@ -261,9 +261,9 @@ def media_tokens(media: Media) -> int:
     if not media.size:
         return UNKNOWN
     if media.mime.startswith("text/"):
-        return -(-media.size // BYTES)
+        return -(-media.size // BYTES_PER_TOKEN)
     if media.kind == "document":
-        return PAGE * -(-media.size // PAGE_BYTES)
+        return TOKENS_PER_PAGE * -(-media.size // PAGE_BYTES)
     rate, bytes_a_second = VIDEO_RATES if media.kind == "video" else AUDIO_RATES
     return -(-rate * media.size // bytes_a_second)
 
@@ -286,7 +286,7 @@ def _picture(width: int, height: int) -> int:
     if not (width and height):
         return UNKNOWN
     scale = min(1, MAX_IMAGE_EDGE / max(width, height))
-    return max(1, min(MAX_IMAGE_TOKENS, round(width * height * scale * scale / PIXELS)))
+    return max(1, min(MAX_IMAGE_TOKENS, round(width * height * scale * scale / PIXELS_PER_TOKEN)))
 
 
 # --- messages and parts ---------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from refold.summarizers.placement import (
     keep_behind,
     remember,
 )
-from refold.summarizers.tail import tail_start
+from refold.summarizers.tail import find_tail_start
 from refold.testing import ScriptedModel, check_strategy, transcripts
 from refold.text.summary_wrapper import (
     ACK,
@@ -208,7 +208,7 @@ def test_a_summary_in_any_placement_is_recognised_when_it_is_sent_back(place, di
         ]
         start = opening_length(history)
         assert start == ((0 if rules.alternate else 1) if place in ("user", "system") else 2)
-        assert tail_start(View.of(history, profile=Profile(rules=rules)), 0.99) > start
+        assert find_tail_start(View.of(history, profile=Profile(rules=rules)), 0.99) > start
         model = ScriptedModel([GOOD.replace("done", "KEY-77 done")])
         view = summarize_at(history, place, rules, keep=2, model=model)
         before, _, record = model.asked[0].messages[0].text.partition("</previous-summary>")

@@ -67,7 +67,7 @@ def preview(context: ApiContext, arguments: PreviewArguments) -> PreviewAnswer:
 
 def _run(context: ApiContext, arguments: PreviewArguments, located: LocatedSession) -> Preview:
     compactor, turn, view = located.conversation.compactor, located.turn, located.view
-    target = turn.levels.beside(view).target
+    target = turn.levels.for_view(view).target
     if arguments.to is not UNSET:
         estimate = int(arguments.to / located.ratio)
         goal = view.profile.calibrate(max(0, estimate - located.unseen_tokens))
@@ -88,7 +88,9 @@ def _preview_file(
     edited, view = file.edited, file.edited.view
     model = view.profile.model
     incoming = Incoming(edited.format, "", "/", (), b"")
-    target = context.pipeline.resources.model_limits.for_model(incoming, model).beside(view).target
+    target = (
+        context.pipeline.resources.model_limits.for_model(incoming, model).for_view(view).target
+    )
     to = _usual_goal(arguments, view, target) if arguments.to is UNSET else arguments.to
     strategies = choose_strategies(context, arguments, view, to or target, None)
     ask = choose_asker(context, arguments)

@@ -63,7 +63,7 @@ from refold.transcript import Transcript
 
 # --- figures --------------------------------------------------------------------------------------
 
-BEGINNING = 1_240
+PREVIEW_CHARACTERS = 1_240
 """Characters of an edit's text in `session`. `edit_text` has all."""
 LETTERS = {"you": "y", "assistant": "a", "result": "r"}
 
@@ -210,7 +210,7 @@ def _describe_edits(shown: Sequence[ShownEdit], rows: Sequence[LedgerRow]) -> li
     runs = {row.edit: row.run for row in rows if row.edit and row.run and row.action == "compact"}
     return [
         ViewEdit(
-            **edit._replace(text=edit.text[:BEGINNING])._asdict(),
+            **edit._replace(text=edit.text[:PREVIEW_CHARACTERS])._asdict(),
             length=len(edit.text),
             when=row.when if row else None,
             actor=row.actor if row else "",
@@ -260,7 +260,7 @@ def _name_speakers(briefs: Sequence[MessageBrief]) -> Iterator[tuple[int, str]]:
 
 # --- texts ----------------------------------------------------------------------------------------
 
-REACH = 20
+NEIGHBOURS = 20
 """Messages before a window that are searched for the calls of its results."""
 SNIPPET = 200
 MOST_HITS = 500
@@ -273,7 +273,7 @@ HIDDEN_NOT_KEPT = (
 
 def messages(context: ApiContext, arguments: MessagesArguments) -> MessagesAnswer:
     """Return messages in short form. Raises `Problem` 404 and 409, `FormatError`, `StoreError`."""
-    first, stop = max(0, arguments.start - REACH), arguments.start + arguments.count
+    first, stop = max(0, arguments.start - NEIGHBOURS), arguments.start + arguments.count
     if file := context.find_file(arguments.session):
         briefs = file.briefs[first:stop]
     else:

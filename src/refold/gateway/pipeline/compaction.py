@@ -41,7 +41,7 @@ from refold.tokens.model_table import Rates, find_rates
 def compact_if_due(turn: Turn, view: View, *, opportunistic: bool = True) -> tuple[View, str]:
     """Compact if that is due or, with *opportunistic*, if it pays; return the view to send, and the
     reason: `shown` if nothing was compacted."""
-    levels, reason, settings = turn.levels.beside(view), "shown", turn.resources.settings
+    levels, reason, settings = turn.levels.for_view(view), "shown", turn.resources.settings
     budget = level_budget(levels)
     level = budget.check(view)
     if level == "hard" and _accept_prefetched(turn):
@@ -66,7 +66,7 @@ def hold_claim(turn: Turn, view: View, *, wait: bool) -> AbstractContextManager[
 
 def compact_in_memory(turn: Turn, view: View) -> View:
     """Return the view, compacted if it reaches the hard level."""
-    budget = level_budget(turn.levels.beside(view))
+    budget = level_budget(turn.levels.for_view(view))
     return _compact(turn, budget) if budget.check(view) == "hard" else view
 
 
@@ -78,7 +78,7 @@ def _compact(turn: Turn, budget: Budget) -> View:
 
 def _compact_exclusively(turn: Turn, view: View) -> tuple[View, str]:
     """Compact, unless another process has done so or a prepared summary is enough."""
-    budget, prefetch = level_budget(turn.levels.beside(view)), turn.conversation.prefetch
+    budget, prefetch = level_budget(turn.levels.for_view(view)), turn.conversation.prefetch
     with hold_claim(turn, view, wait=True) as claim:
         if claim.has_waited:
             view = turn.show()

@@ -54,7 +54,7 @@ class TokenLevels(NamedTuple):
     soft: int | None
     target: int
 
-    def beside(self, view: View) -> "TokenLevels":
+    def for_view(self, view: View) -> "TokenLevels":
         """Return the levels for *view*, with the target raised by the tokens that system prompt and
         tools take beyond half of it, at most to halfway between them and the hard level, and not
         above that. Otherwise many tools would leave almost nothing of the conversation, again and
@@ -235,13 +235,15 @@ def level_budget(levels: TokenLevels) -> Budget:
 
 
 def strategies_for(settings: Settings, target: int) -> tuple[Strategy, ...]:
-    """Return the strategies, gentlest first, with local ones wrapped in `OnTime`."""
+    """Return the strategies, gentlest first, with local ones wrapped in `AfterSignedThinking`."""
     chosen = (
         gateway_strategies(target, asks=settings.ask is not None)
         if settings.strategies is None
         else settings.strategies
     )
-    return tuple(OnTime(strategy) if is_local(strategy) else strategy for strategy in chosen)
+    return tuple(
+        AfterSignedThinking(strategy) if is_local(strategy) else strategy for strategy in chosen
+    )
 
 
 def gateway_strategies(target: int, *, asks: bool) -> tuple[Strategy, ...]:
@@ -268,7 +270,7 @@ def rule_strategies(settings: Settings, target: int) -> tuple[Strategy, ...]:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class OnTime:
+class AfterSignedThinking:
     """A local strategy restricted to messages that no signed thinking follows, so that it never
     changes what signed thinking is bound to (AN-7).
 

@@ -283,7 +283,7 @@ def has_committed_nothing(step: Step) -> bool:
     return bool(has_none) and "status" not in step.command
 
 
-def tell_check(step: Step, name: str, outcome: str, *, is_commit: bool) -> str:
+def describe_check(step: Step, name: str, outcome: str, *, is_commit: bool) -> str:
     """Return the outcome of the check or commit *name* as a summary lists it."""
     subject = _MESSAGE.search(step.command[:2_000]) if is_commit else None
     printed = step.text if step.is_later or outcome != RUNNING else ""

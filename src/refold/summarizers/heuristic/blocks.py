@@ -316,14 +316,14 @@ def _read_result(step: Step) -> Iterator[Block]:
     # The output of a command that changes files, or of several commands, is no file's text.
     is_text = step.outcome == "ok" and not (command and (is_change or has_more(effect.command)))
     path = paths[0] if len(paths) == 1 and is_text else ""
-    kind = "written" if is_change and path else kind_of(effect, path, command)
+    kind = "written" if is_change and path else find_kind(effect, path, command)
     heading = path or write_title(command) or " ".join(filter(None, (name, step.gist)))
     is_long = kind == "run" and bool(command) and len(step.text) > LONGEST_OUTPUT
     text = "\n".join(find_error_lines(clip_scanned(step.text))) if is_long else step.text
     yield Block(step.at, kind, heading, text, path, command=command)
 
 
-def kind_of(effect: CallEffect, path: str, command: str) -> Kind:
+def find_kind(effect: CallEffect, path: str, command: str) -> Kind:
     """Return the kind of a file's text or of the output of a call or command."""
     if path.endswith(LOGS):
         return "run"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from refold.speakers.carriers import split_marker
 from refold.summarizers.heuristic.actions import WORKED, Action
-from refold.summarizers.heuristic.blocks import Block, kind_of
+from refold.summarizers.heuristic.blocks import Block, find_kind
 from refold.summarizers.heuristic.calls import CallEffect, Todo
 from refold.summarizers.heuristic.excerpts import GAP
 from refold.summarizers.heuristic.identifiers import read_paths
@@ -244,7 +244,7 @@ def _read_excerpts(rows: Sequence[str], files: Collection[str]) -> Iterator[tupl
         if text:
             source = _STALE.sub("", heading[4:])
             path = source if source in files else ""
-            kind = kind_of(CallEffect(""), path, "") if path else "read"
+            kind = find_kind(CallEffect(""), path, "") if path else "read"
             yield Block(0, kind, source, "\n".join(text), path), source != heading[4:]
         heading, text = row, []
 

@@ -13,6 +13,7 @@ from refold.summarizers.heuristic.actions import (
     LONGEST_COMMAND,
     UNTESTED,
     Actions,
+    describe_check,
     find_committed,
     has_command,
     has_commit,
@@ -22,7 +23,6 @@ from refold.summarizers.heuristic.actions import (
     read_outcome,
     read_words,
     says_works,
-    tell_check,
 )
 from refold.summarizers.heuristic.answers import (
     AGREEMENT,
@@ -393,7 +393,7 @@ def _note_result(state: State, step: Step) -> None:
     for name in filter(None, (check, "git commit" if is_commit else "")):
         listed = one_line(name, LONGEST_COMMAND)
         state.checks.pop(listed, None)
-        state.checks[listed] = tell_check(step, name, outcome, is_commit=name != check)
+        state.checks[listed] = describe_check(step, name, outcome, is_commit=name != check)
         if outcome == "ok":  # `pytest` covers `pytest tests/test_a.py`
             names = _limit_comparisons(state, state.checks)
             for part in [part for part in names if part.startswith(f"{listed} ")]:
