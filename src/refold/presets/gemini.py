@@ -195,7 +195,8 @@ def recent(view: View, preserve: float, split: Split = "request") -> float:
     (S0-35), however little. Without one, a conversation that ends in an answer keeps its last turn,
     however long (S0-36, C0-2). `near` starts inside a turn if the request would leave less than
     half of the share, or far more than it. In an unfinished turn both go back to its request, or to
-    a place between its tool groups if that is too far back (`refold.summarizers.tail.find_tail_start`).
+    a place between its tool groups if that is too far back
+    (`refold.summarizers.tail.find_tail_start`).
 
     A conversation that could be folded whole still keeps its last turn (S0-20). If that is
     everything, nothing is folded.
