@@ -116,7 +116,7 @@ WRITTEN_PARTS = (
 )
 
 
-@pytest.mark.parametrize("words", ["mend", '"the build"', 'build"\nin', "c:\\TEMP", "50%_a", "登录", "提交", 'echo "hi"', '"hi"\nLS', "src\\new", "bash", "ÄRGER", "ärger", "ДА", "code 1\tда", "the title"])  # fmt: skip
+@pytest.mark.parametrize("words", ["mend", '"the build"', 'build"\nin', "c:\\TEMP", "50%_a", "登录", "提交", 'echo "hi"', '"hi"\nLS', "src\\new", "bash", "ÄRGER", "ärger", "ДА", "code 1\tда", "the title", "note: 提交", 'command: echo "hi"', "bash command: "])  # fmt: skip
 def test_words_of_people_models_and_tools_are_found_as_they_stand(searched, words):
     """In any case, whatever letters a database knows, and however JSON spells them."""
     title, written = user("The title"), Message("assistant", WRITTEN_PARTS)

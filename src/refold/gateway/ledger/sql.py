@@ -343,14 +343,15 @@ def like_pattern(words: str) -> str:
 
 def narrowing_pattern(words: str) -> str:
     """Return a pattern of LIKE, as `like_pattern`, for the JSON of all texts that contain *words*.
-    What JSON escapes, and letters whose other case not every database knows, may be anything."""
+    What JSON escapes or puts elsewhere (`path: a` is `"path":"a"` there), and letters whose other
+    case not every database knows, may be anything."""
     plain = (letter if _is_spelled_alike(letter) else "\0" for letter in words)
     return "".join(map(like_pattern, "".join(plain).split("\0")))
 
 
 def _is_spelled_alike(letter: str) -> bool:
     if letter.isascii():
-        return letter.isprintable() and letter not in '"\\'
+        return letter.isprintable() and letter not in '"\\: '
     return letter.isprintable() and letter.lower() == letter.upper()
 
 
