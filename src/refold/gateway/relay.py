@@ -291,15 +291,15 @@ class Relay:
         if head.get(b"upgrade").lower() == b"websocket":
             raise refuse_websocket()
         limits, begun = self._limits, list[bytes]()
-        most = limits.body_bytes if api else limits.upload_bytes
-        pieces = iter_body(receive, most, limits, head.length)
         is_whole = bool(api) or self._needs_body(head, candidates)
+        unread = 0 if api else limits.upload_bytes
+        pieces = iter_body(receive, max(unread, limits.body_bytes * is_whole), limits, head.length)
         if is_whole:
             begun, is_whole = await _read_begin(pieces, limits.body_bytes)
         if not is_whole:
             await self._answer_unread(head, candidates, _resume(begun, pieces), receive, writer)
             return
-        raw = b"".join(begun)  # a single piece is not copied
+        raw, begun = b"".join(begun), []  # a single piece is not copied, and none held twice
         with (
             cancel_on_disconnect(receive, writer, asyncio.current_task()),
             self._tracing.trace_request(head, api, writer.log_entry) as trace_headers,

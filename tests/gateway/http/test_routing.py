@@ -1,11 +1,14 @@
 """Routing of requests to upstreams: a key is sent only to the provider that it is for."""
 
+import asyncio
 import gzip
 import json
 import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from sys import getrefcount
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +18,9 @@ from hypothesis import strategies as st
 from refold.gateway.config import Config
 from refold.gateway.exchange import APIS, HTTPException, RequestHead
 from refold.gateway.http.request import candidate_apis, generation_api
+from refold.gateway.http.response import Tracing
+from refold.gateway.logs import AccessLogEntry
+from refold.gateway.relay import Relay
 from refold.gateway.settings import (
     Limits,
     Upstream,
@@ -387,3 +393,35 @@ def test_a_too_large_body_is_routed_without_its_model() -> None:
             assert ask(gateway, f"/v1/messages{path}", iter(pieces))[0] == status
         assert ask(gateway, "/v1/embeddings", iter(pieces))[0] == 200
         assert [asked.body for asked in servers["b"].received[2:]] == [large, large]
+
+
+def test_a_limit_of_uploads_below_that_of_bodies_holds_for_uploads_alone() -> None:
+    """A count of tokens above it was refused."""
+    large = b'{"model": "claude-x", "input": "%b"}' % (b"x" * 2_000)
+    with place({"name": "a"}, body_bytes=3_000, upload_bytes=1_000) as (gateway, _):
+        assert ask(gateway, "/v1/messages/count_tokens", large)[0] == 200
+        assert ask(gateway, "/v1/messages/count_tokens", iter([large, large]))[0] == 413
+        assert ask(gateway, "/v1/files", large)[0] == 413
+
+
+def test_a_body_in_pieces_is_held_once_while_its_upstream_answers() -> None:
+    piece, held = b"x" * 1_000, list[int]()
+
+    class Watched(Relay):
+        async def _answer_read(self, *_: Any) -> None:
+            held.append(getrefcount(piece))
+
+    messages = [{"type": "http.request", "body": piece, "more_body": True} for _ in range(3)]
+
+    async def receive() -> Any:
+        return messages.pop() if messages else {"type": "http.request"}
+
+    async def answer() -> None:
+        writer: Any = SimpleNamespace(log_entry=AccessLogEntry(), on_disconnect=lambda _: int)
+        config, nothing = Config(upstreams=(CLAUDE,), salt=b"s"), SimpleNamespace()
+        relay: Any = Watched(config, nothing, nothing, Tracing(), nothing)  # type: ignore[arg-type]
+        await relay.answer(RequestHead("POST", "/v1/messages", "", []), receive, writer)
+
+    before = getrefcount(piece)
+    asyncio.run(answer())
+    assert held == [before - 3]
