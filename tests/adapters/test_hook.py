@@ -3,8 +3,7 @@
 import asyncio
 import importlib
 import logging
-from functools import cache
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +11,7 @@ from refold import Budget, Compactor, FormatError, MemoryStore, StoreError, chec
 from refold.adapters import langchain
 from refold.adapters.hook import explain_missing, fail_open, require_format
 from refold.strategies import Summarize
+from tests.support.sdks import LazyModule
 
 
 def history(rounds=20):
@@ -109,19 +109,16 @@ def test_a_framework_that_is_missing_or_of_another_release_is_named_in_one_line(
 # --- LiteLLM --------------------------------------------------------------------------------------
 
 
-@cache
-def litellm() -> ModuleType:
-    """Only where it is used: it takes seconds to load."""
-    return importlib.import_module("refold.adapters.litellm")
+litellm = LazyModule("refold.adapters.litellm")
 
 
 def run_hook(refold, call_type="acompletion", **kwargs):
-    kind = litellm().CallTypes(call_type) if call_type else None
+    kind = litellm.CallTypes(call_type) if call_type else None
     return asyncio.run(refold.async_pre_call_deployment_hook(kwargs, kind))
 
 
 def make_logger():
-    return litellm().RefoldLogger(strategies=[Summarize(keep=6)], budget=Budget(3_000, 1_500))
+    return litellm.RefoldLogger(strategies=[Summarize(keep=6)], budget=Budget(3_000, 1_500))
 
 
 def test_the_request_is_compacted_and_the_callers_messages_are_left_alone():
@@ -209,6 +206,6 @@ def test_usage_of_another_release_does_not_stop_the_call(caplog):
 
 def test_calls_whose_answer_never_comes_are_forgotten():
     refold = make_logger()
-    for n in range(litellm().MAX_PENDING + 5):
+    for n in range(litellm.MAX_PENDING + 5):
         refold.compact({"model": "m", "messages": history(0), "litellm_call_id": str(n)})
     assert next(iter(refold._sent)) == "5"

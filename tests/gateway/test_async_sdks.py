@@ -3,28 +3,24 @@ is compacted while it runs."""
 
 import asyncio
 import base64
-import importlib
 import json
 from collections.abc import Awaitable, Callable
-from functools import cache
-from types import ModuleType
 from typing import Any, ClassVar
 
-import anthropic
-import openai
 import pytest
-from google import genai
-from google.genai import errors as genai_errors
-from google.genai import types
 
 from refold.gateway import Config, Gateway, Pipeline, Settings, Upstream
 from refold.stores import MemoryStore
 from refold.testing.scripted_gateway import Serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from refold.tokens.model_table import Window
-from tests.support.sdks import IGNORE_SDK_WARNINGS, PIXEL
+from tests.support.sdks import IGNORE_SDK_WARNINGS, PIXEL, LazyModule
 
 pytestmark = IGNORE_SDK_WARNINGS
+
+anthropic, genai, litellm, openai = map(
+    LazyModule, ("anthropic", "google.genai", "litellm", "openai")
+)
 
 MODEL, CLAUDE, GEMINI = "gpt-local", "claude-local", "gemini-local"
 TEXT = "It is 晴 today."
@@ -70,7 +66,6 @@ def place():
 class Chat:
     """OpenAI's Chat Completions."""
 
-    errors: ClassVar[type[Exception]] = openai.BadRequestError
     tool: ClassVar[Any] = {
         "type": "function",
         "function": {"name": "read", "parameters": {"type": "object", "properties": {}}},
@@ -82,6 +77,11 @@ class Chat:
 
     def __init__(self, url: str) -> None:
         self.client = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
+
+    @staticmethod
+    def refusal() -> type[Exception]:
+        """Return the class of the error for a request that is too long."""
+        return openai.BadRequestError
 
     def user(self, *parts: Any) -> Any:
         return {
@@ -111,23 +111,21 @@ class Chat:
         await self.client.close()
 
 
-@cache
-def litellm() -> ModuleType:
-    """Import LiteLLM only if it is used: it takes seconds to load."""
-    return importlib.import_module("litellm")
-
-
 class LiteLLM(Chat):
     """LiteLLM, which speaks Chat Completions to any server."""
 
     def __init__(self, url: str) -> None:
         self.url = f"{url}/v1"
 
+    @staticmethod
+    def refusal() -> type[Exception]:
+        return litellm.ContextWindowExceededError
+
     async def complete(self, **asked: Any) -> Any:
         fixed = {"model": f"openai/{MODEL}", "api_base": self.url, "api_key": "k", "max_retries": 0}
         if "tools" in asked:  # its async API needs a further package for these
-            return await asyncio.to_thread(litellm().completion, **fixed, **asked)
-        return await litellm().acompletion(**fixed, **asked)
+            return await asyncio.to_thread(litellm.completion, **fixed, **asked)
+        return await litellm.acompletion(**fixed, **asked)
 
     async def close(self) -> None:
         """Do nothing: LiteLLM keeps its clients."""
@@ -182,7 +180,6 @@ class Responses(Chat):
 class Claude(Chat):
     """Anthropic's Messages."""
 
-    errors = anthropic.BadRequestError
     tool: ClassVar[Any] = {"name": "read", "input_schema": {"type": "object", "properties": {}}}
     picture: ClassVar[Any] = {
         "type": "image",
@@ -191,6 +188,10 @@ class Claude(Chat):
 
     def __init__(self, url: str) -> None:
         self.messages = anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0)
+
+    @staticmethod
+    def refusal() -> type[Exception]:
+        return anthropic.BadRequestError
 
     async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
         asked = {"model": CLAUDE, "max_tokens": 99, "messages": history, "tools": [self.tool]}
@@ -222,37 +223,44 @@ class Claude(Chat):
 class Gemini(Chat):
     """Google's generateContent."""
 
-    errors = genai_errors.ClientError
-    tool = types.Tool(function_declarations=[types.FunctionDeclaration(name="read")])
-    picture = types.Part.from_bytes(data=base64.b64decode(PIXEL), mime_type="image/png")
+    tool: ClassVar[Any] = {"function_declarations": [{"name": "read"}]}
+    picture: ClassVar[Any] = {
+        "inline_data": {"data": base64.b64decode(PIXEL), "mime_type": "image/png"}
+    }
 
     def __init__(self, url: str) -> None:
-        self.models = genai.Client(api_key="k", http_options=types.HttpOptions(base_url=url)).aio
+        self.models = genai.Client(api_key="k", http_options={"base_url": url}).aio
+
+    @staticmethod
+    def refusal() -> type[Exception]:
+        return genai.errors.ClientError
 
     def user(self, *parts: Any) -> Any:
-        return types.Content(
+        return genai.types.Content(
             role="user",
-            parts=[types.Part(text=part) if isinstance(part, str) else part for part in parts],
+            parts=[
+                genai.types.Part(text=part) if isinstance(part, str) else part for part in parts
+            ],
         )
 
     async def ask(self, history: list[Any]) -> tuple[str, list[Any]]:
-        config = types.GenerateContentConfig(
+        config = genai.types.GenerateContentConfig(
             tools=[self.tool],
-            automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+            automatic_function_calling=genai.types.AutomaticFunctionCallingConfig(disable=True),
         )
         answer = await self.models.models.generate_content(
             model=GEMINI, contents=history, config=config
         )
         calls = answer.function_calls or []
         results = [
-            types.Part.from_function_response(
+            genai.types.Part.from_function_response(
                 name="read", response={"output": f"the log says {LONG}"}
             )
             for _ in calls
         ]
         contents = [answer.candidates[0].content]
         return "" if calls else answer.text, contents + (
-            [types.Content(role="user", parts=results)] if results else []
+            [genai.types.Content(role="user", parts=results)] if results else []
         )
 
     async def stream(self, history: list[Any]) -> str:
@@ -302,7 +310,7 @@ def test_a_loop_of_tools_ends_in_an_answer(place, kind: type[Chat]) -> None:
 @KINDS
 def test_a_context_error_raises_the_exception_class_of_the_sdk(place, kind: type[Chat]) -> None:
     _, url = place
-    errors = litellm().ContextWindowExceededError if kind is LiteLLM else kind.errors
+    errors = kind.refusal()
     with pytest.raises(errors):
         run(kind, url, lambda sdk: sdk.ask([sdk.user("This is too long, please.")]))
     with pytest.raises(errors):

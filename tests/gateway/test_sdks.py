@@ -1,24 +1,22 @@
 """The real SDKs through the gateway, to a scripted upstream: sync, async, streaming, tools, images, errors."""
 
 import asyncio
-import importlib
 import json
+from typing import Any
 
-import anthropic
-import openai
 import pytest
-from google import genai
-from google.genai import errors as genai_errors
-from google.genai import types
 
 from refold.gateway.config import Config
 from refold.gateway.settings import Upstream
 from refold.testing.scripted_gateway import ScriptedPipeline, serving
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
 from tests.support.raw_http import eventually
-from tests.support.sdks import IGNORE_SDK_WARNINGS, PIXEL
+from tests.support.sdks import IGNORE_SDK_WARNINGS, PIXEL, LazyModule
 
 pytestmark = IGNORE_SDK_WARNINGS
+anthropic, genai, litellm, openai = map(
+    LazyModule, ("anthropic", "google.genai", "litellm", "openai")
+)
 TEXT = "Hello 你好 from the model"
 
 
@@ -219,8 +217,8 @@ def test_anthropic_count_tokens_passes_and_is_not_prepared() -> None:
         )
 
 
-def gemini(url: str) -> genai.Client:
-    return genai.Client(api_key="k", http_options=types.HttpOptions(base_url=url))
+def gemini(url: str) -> Any:
+    return genai.Client(api_key="k", http_options={"base_url": url})
 
 
 def test_gemini(place) -> None:
@@ -245,7 +243,9 @@ def test_gemini_tool_loop_by_the_sdk_itself(place) -> None:
 
     client = gemini(gateway.url)
     answer = client.models.generate_content(
-        model="gemini-2.5-pro", contents="hi", config=types.GenerateContentConfig(tools=[read])
+        model="gemini-2.5-pro",
+        contents="hi",
+        config=genai.types.GenerateContentConfig(tools=[read]),
     )
     assert answer.text == "It is sunny."
     assert "functionResponse" in json.dumps(upstream.received[-1].json["contents"])
@@ -266,13 +266,7 @@ def test_gemini_async(place) -> None:
     assert asyncio.run(run()) == TEXT
 
 
-@pytest.fixture(scope="module")
-def litellm():
-    """Only where it is used: it takes seconds to load."""
-    return importlib.import_module("litellm")
-
-
-def test_litellm(place, litellm) -> None:
+def test_litellm(place) -> None:
     upstream, gateway = place
     answer = litellm.completion(
         model="openai/m", api_base=f"{gateway.url}/v1", api_key="k", messages=MESSAGES
@@ -289,7 +283,7 @@ def test_litellm(place, litellm) -> None:
     assert upstream.received[-1].target == "/v1/messages"
 
 
-def test_context_errors_raise_the_exceptions_of_each_sdk(refusing, litellm) -> None:
+def test_context_errors_raise_the_exceptions_of_each_sdk(refusing) -> None:
     with openai.OpenAI(base_url=f"{refusing.url}/v1", api_key="k") as client:
         with pytest.raises(openai.BadRequestError) as chat:
             client.chat.completions.create(model="m", messages=MESSAGES)
@@ -303,7 +297,7 @@ def test_context_errors_raise_the_exceptions_of_each_sdk(refusing, litellm) -> N
     ):
         claude.messages.create(model="m", max_tokens=9, messages=MESSAGES)
     client = gemini(refusing.url)
-    with pytest.raises(genai_errors.ClientError, match="exceeds the maximum number of tokens"):
+    with pytest.raises(genai.errors.ClientError, match="exceeds the maximum number of tokens"):
         client.models.generate_content(model="gemini-2.5-pro", contents="hi")
     with pytest.raises(litellm.ContextWindowExceededError):
         litellm.completion(

@@ -524,19 +524,23 @@ def grows(
     is low (`_exponents`). The shorter text is measured three times as often, so that a delay rarely
     makes an exponent lower."""
     for small, large in pairwise(sizes):
+        shorter = text(small)
+        first_short = _seconds(call, shorter)
+        if first_short * (large / small) ** 3 <= quick:  # the longer is quick even if it is cubic
+            continue
         longer = text(large)
         if (first := _seconds(call, longer)) > quick:
-            shorter = text(small)
             times = (
                 len(longer) / max(1, len(shorter))
                 if isinstance(longer, str | bytes)
                 else large / small
             )
             readings = chain([first], (_seconds(call, longer) for _ in range(LOOKS)))
-            pairs = zip(
-                (_seconds(call, shorter, 3) for _ in range(LOOKS + 1)), readings, strict=True
+            shorts = chain(
+                [min(first_short, _seconds(call, shorter, 2))],
+                (_seconds(call, shorter, 3) for _ in range(LOOKS)),
             )
-            looks = _exponents(pairs, times)
+            looks = _exponents(zip(shorts, readings, strict=True), times)
             if (least := min_until(looks, WORST)) > WORST:
                 return least
     return 1.0

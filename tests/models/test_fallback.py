@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +17,9 @@ from refold.strategies import Summarize
 from refold.testing import ScriptedModel
 from refold.testing.scripted_provider import Reply, ScriptedProvider
 from refold.tokens.usage import Usage
+from tests.support.sdks import LazyModule
+
+openai = LazyModule("openai")
 
 ASK = Ask("Summarise.")
 

@@ -3,16 +3,11 @@
 import asyncio
 import gc
 import json
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no price table from the network
-
-import anthropic
-import openai
 import pytest
 
 from refold.core.strategy import Answer, Ask
@@ -21,6 +16,9 @@ from refold.models import AnthropicModel, HTTPModel, LiteLLMModel, Model, OpenAI
 from refold.models.model import ModelRequest, ProviderModel
 from refold.testing.scripted_provider import Reply, ScriptedProvider
 from refold.tokens.usage import Usage
+from tests.support.sdks import LazyModule
+
+anthropic, openai = LazyModule("anthropic"), LazyModule("openai")
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Item '.*' on TypedDict class:UserWarning"

@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-import anthropic
-import openai
 import pytest
 
 from refold import Budget, Compactor
@@ -12,6 +10,9 @@ from refold.core.strategy import Ask
 from refold.messages import Message, Text
 from refold.models import AnthropicModel, HTTPModel, LiteLLMModel, OpenAIModel
 from refold.testing.scripted_provider import ScriptedProvider
+from tests.support.sdks import LazyModule
+
+anthropic, openai = LazyModule("anthropic"), LazyModule("openai")
 
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
 CHAT: dict[str, Any] = {

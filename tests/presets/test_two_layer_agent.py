@@ -5,7 +5,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from openai import OpenAI
 
 import refold
 from refold.models import OpenAIModel
@@ -13,6 +12,9 @@ from refold.presets.two_layer import ContextCompactor, ContextPolicy
 from refold.testing import ScriptedModel
 from refold.testing.scripted_provider import Call, Reply, ScriptedProvider
 from tests.support.pages import ROOT, code_blocks
+from tests.support.sdks import LazyModule
+
+openai = LazyModule("openai")
 
 QUESTION = "Write twelve parts and read each."
 
@@ -78,7 +80,7 @@ def test_f25_one_chat_model_serves_the_agent_and_its_compactor(page):
 
     with (
         ScriptedProvider(reply, keep_alive=False) as server,
-        OpenAI(base_url=f"{server.url}/v1", api_key="k") as client,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="k") as client,
     ):
 
         def chat(messages):

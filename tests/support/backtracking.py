@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 
 MANY = 8
 """Repeats with at least this maximum are expanded to long texts."""
+ENDLESS = 10_000
+"""Repeats with at least this maximum have none: it is longer than any text of `Attack.text` that is
+asked for."""
 
 
 class TooManySteps(Exception):  # noqa: N818 - it says what it is
@@ -93,7 +96,7 @@ class Machine:
         code = self.code
         for _ in range(least):
             self._emit(body, flags)
-        if most is names.MAXREPEAT:
+        if most is names.MAXREPEAT or most >= ENDLESS:
             mark = self.slots
             self.slots += 1
             split = len(code)

@@ -2,13 +2,13 @@
 
 import json
 
-import anthropic
 import httpx
-import openai
 import pytest
-from google import genai
 
 from refold.testing.scripted_provider import Call, Reply, ScriptedProvider
+from tests.support.sdks import LazyModule
+
+anthropic, genai, openai = map(LazyModule, ("anthropic", "google.genai", "openai"))
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
