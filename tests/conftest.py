@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.components import is_failure, summarize_skips
 from tests.support.real_postgresql import PostgreSQLServer, start_server
+from tests.support.sdks import LazyModule
 
 settings.register_profile("dev", max_examples=8, deadline=None)
 settings.register_profile("ci", max_examples=8, deadline=None, derandomize=True, print_blob=True)
@@ -70,10 +71,17 @@ def _rewrite_share(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Workers begin with the files that have slow tests: none of these runs alone at the end."""
+    """The first worker begins with the files that use an SDK, which takes seconds to import: the others rarely do. Then
+    come the files that have slow tests: none of these runs alone at the end."""
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if item.get_closest_marker("slow")}
-        items.sort(key=lambda item: item.path not in slow)
+        items.sort(key=lambda item: (not _has_lazy_modules(item), item.path not in slow))
+
+
+def _has_lazy_modules(item: pytest.Item) -> bool:
+    """Return whether the file of a test uses modules that are imported late."""
+    values = vars(item.module).values() if isinstance(item, pytest.Function) else ()
+    return any(isinstance(value, LazyModule) for value in values)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -38,7 +38,7 @@ def read_typed_lines(page: Path) -> list[str]:
 
 def make_sessions(folder: Path) -> Path:
     """Put a long session, a directory of others, a broken request and a ledger into *folder*."""
-    history = demo_session(60)
+    history = demo_session(45)  # just over the 60,000 tokens that the commands of docs/cli.md want
     (folder / "session.json").write_text(json.dumps(history, ensure_ascii=False), "utf-8")
     (folder / "sessions").mkdir()
     for turns in (2, 5):
