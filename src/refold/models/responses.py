@@ -28,17 +28,17 @@ _READ = 4_000
 
 _OVERFLOW = re.compile(
     r"context_length_exceeded|context_?window_?exceeded|model_context_window|exceed_context_size"
-    r"|(?:prompt|input|request) (?:is |was )?too (?:long|large)|exceeds? (?:the |this model'?s? |its )?(?:maximum |max )?context"
+    r"|(?:prompt|input|request) (?:is |was )?too (?:long|large)|exceed(?:s|ed)? (?:the |this |its )?(?:model'?s? )?(?:maximum |max )?context"
     r"|exceed context limit|maximum context length|context (?:size|window) (?:of|is|exceed)"
     r"|context (?:size|window|length) (?:has been |was )?(?:exceeded|overflow)|context the overflows"
     r"|context length of only|(?:longer|greater|larger) than the (?:model'?s )?(?:max(?:imum)? )?(?:context|model) (?:length|size)"
     r"|configured context size is|exceed the configured limit of \d"
     r"|maximum prompt length is \d|exceeded model token limit|too large for model with \d|current length is \d+ while limit is"
-    r"|input token count.{0,60}exceeds|token count of \d+ exceeds the limit|exceeds the maximum number of tokens"
-    r"|input length.{0,40}exceeds? |prompt exceeds max(?:imum)? length|range of input length should be"
+    r"|input token count.{0,60}exceeds|token count of \d+ exceeds the limit|exceeds the max(?:imum)? number of (?:input )?tokens"
+    r"|number of input tokens.{0,20} exceeds? |(?:total|prompt) tokens.{0,40} exceed (?:the )?max|(?:input|prompt) length.{0,40}exceeds? |prompt exceeds max(?:imum)? length|too long to fit into the model|range of input length should be"
     r"|tokens in request more than max tokens allowed|tokens \+ .{0,20} must be <= ?\d|must have less than \d+ tokens|too many (?:input )?tokens"
     r"|longer than the maximum model length|上下文.{0,6}(?:超|长)"
-    r"|reduce the length of the (?:messages|prompt|input)|request_too_large|request entity too large|exceeds the available context size",
+    r"|reduce the length of (?:the|your) (?:messages|prompt|input)|request_too_large|request entity too large|exceeds the available context size",
     re.IGNORECASE,
 )
 """Providers' phrases for a request that exceeds the model's window."""
