@@ -359,6 +359,8 @@ def test_a_session_is_read_alike_whatever_letters_are_in_the_path_of_its_folder(
     ("cd /d C:\\shop && del src\\old.py", [("C:\\shop\\src\\old.py", "deleted")]),
     ("(Get-Content src\\a.py) -replace 'a', 'b' | Set-Content src\\a.py", [("src/a.py", "read"), ("src/a.py", "created")]),
     ("python make.py > out\\a.txt; git checkout -- src\\a.py", [("out/a.txt", "created"), ("src/a.py", "restored")]),
+    ("cd /d && rm a.py", [("/d/a.py", "deleted")]),
+    ("cd C:\\'My Shop' && del src\\old.py", [("C:\\My Shop\\src\\old.py", "deleted")]),
     ("cat src/a\\*.py; rm '\\d+.py'", []),
 ])  # fmt: skip
 def test_relative_paths_of_windows_are_spelled_with_slashes(command, files):

@@ -197,7 +197,9 @@ def test_each_heredoc_of_a_line_is_read_up_to_its_delimiter():
     assert text_of(command) == ([], True)
 
 
-@pytest.mark.parametrize("word", ["it\\'s", '\\"a\\"', "a\\'", '{\\"a\\":1}'])
+@pytest.mark.parametrize(
+    "word", ["it\\'s", 'C:\\"a && b"', 'a\\\\"b && c"', '\\"a\\"', "a\\'", '{\\"a\\":1}']
+)
 def test_an_escaped_quote_opens_no_quoted_word(word):
     """All commands up to the next quote were once a part of it."""
     command = f"echo {word} && rm a.py # it's over\nrm b.py"

@@ -67,7 +67,6 @@ class WorkingDir(NamedTuple):
 
 UNKNOWN_SESSION_DIR = WorkingDir()
 
-
 # --- commands --------------------------------------------------------------------------------------
 
 
@@ -89,7 +88,7 @@ _EXPANDED = re.compile(r"[$`\\]")
 """Characters that a shell expands in a heredoc with an unquoted delimiter."""
 WORD = re.compile(
     r"\"((?>(?:[^\"\\]|\\.?)*))\"?|'([^']*+)'?|(\d?>>?|<+-?|&&|(?<![&<>\d])&(?![&>\d])|\|\|?|;|\n)"
-    r"|(?<![^\s;&|(])#[^\n]*+|\\\n|((?>(?:\\[ ](?=\S)|\\[\"']|(?!\\\n)[^\s\"'<>|;&])+))",
+    r"|(?<![^\s;&|(])#[^\n]*+|\\\n|((?>(?:\\[ ](?=\S)|\\\\|(?<!\s[A-Za-z]:)\\[\"']|(?!\\\n)[^\s\"'<>|;&])+))",
     re.DOTALL,
 )
 """A quoted word, an operator or a bare word (a group each), or none of these."""
@@ -172,8 +171,9 @@ def place_commands(command: str, places: list[WorkingDir]) -> Iterator[tuple[Wor
 
 
 def _find_target(words: Words) -> str:
-    """Return the target of `cd`, also of `cd /d`; `-` if it is unknown, empty if it has none."""
-    program, *targets = [word for word in words if not re.match("(?i)-.|/d$", word)]
+    """Return the target of `cd`, also of `cd /d C:`; `-` if it is unknown, empty if it has none."""
+    flag = re.compile("-.|/[dD]$" if words[2:] else "-.")
+    program, *targets = [word for word in words if not flag.match(word)]
     return "-" if program == "popd" or len(targets) > 1 else "".join(targets)
 
 
