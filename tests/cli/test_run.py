@@ -173,6 +173,15 @@ def test_an_address_among_codexs_arguments_would_pass_by_the_gateway_and_is_refu
         lead("codex", tmp_path, "-c", "model_provider=openai", "--config=openai_base_url=http://x")
 
 
+def test_a_table_of_other_providers_among_codexs_arguments_is_no_obstacle(tmp_path: Path) -> None:
+    """Those of the session's provider do not change."""
+    table = 'model_providers={azure={base_url="https://x.openai.azure.com"}}'
+    lead("codex", tmp_path, "-c", table, "--config", 'model="gpt-5.1"')
+    for named in ('{openai={base_url="http://x"}}', '{"openai".base_url="http://x"}'):
+        with pytest.raises(ValueError, match="-c model_providers="):
+            lead("codex", tmp_path, "-c", f"model_providers={named}")
+
+
 def test_opencode_providers_use_the_gateway_and_keep_the_users_settings(tmp_path: Path) -> None:
     write(
         tmp_path / ".config/opencode/opencode.jsonc",

@@ -234,8 +234,10 @@ def _prepare_codex(start: LaunchContext) -> AgentSettings:
     name = text_at(profile, "model_provider") or text_at(config, "model_provider") or "openai"
     key = f"model_providers.{name}.base_url"
     addresses = (key, "openai_base_url") if name == "openai" else (key,)
-    for option in options:  # these win over ours
-        if any(f"{address}.".startswith(f"{option}.") for address in addresses):
+    for option, value in options.items():  # these win over ours
+        named_in = re.search(rf"(?<![\w./-]){re.escape(name)}[\"']?\s*[.=]", value)
+        is_other = option == "model_providers" and not named_in
+        if not is_other and any(f"{key}.".startswith(f"{option}.") for key in addresses):
             raise ValueError(f"-c {option}=... is given: its requests pass no gateway")
     url = dig(config, "model_providers", name, "base_url")
     if not url and name == "openai":
