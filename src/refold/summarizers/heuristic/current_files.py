@@ -338,10 +338,10 @@ def _replace(file: CurrentFile, change: Change, at: int) -> None:
     """Apply a change that may begin and end within known lines, if these hold its old text. Forget
     the lines of a file that is too large or edited too often."""
     old, new = "\n".join(change.old or ()), "\n".join(change.new)
-    if _is_too_much(file, file.text, old, new):
-        file.lines = []
     whole = file.text  # line by line takes n * m steps if all are alike
     old = old if old in whole else "\n".join(line.rstrip() for line in old.split("\n"))
+    if _is_too_much(file, whole, old, new):
+        file.lines, whole = [], ""
     if not old.strip() or old not in whole:
         _forget_part(file, old.split("\n"), change.new)
         return _note_edit(file, change.new, at)
