@@ -226,14 +226,15 @@ def unquote_git(path: str) -> str:
     """Return a path as git spells it without the quotes that it puts around unusual letters."""
     if path[:1] != '"':
         return path
-    letters = path.strip('"').encode("ascii", "replace").decode("unicode_escape", "replace")
+    letters = path.strip('"').encode("utf-8", "replace").decode("unicode_escape", "replace")
     return letters.encode("latin-1", "replace").decode("utf-8", "replace")
 
 
 def path_covers(name: str, path: str) -> bool:
     """Return whether the git *path*, also of a folder or a glob, covers the file *name*. If only
     one is absolute, a common suffix is enough."""
-    name, path = fold_windows_path(name), fold_windows_path(path)
+    if ":" in (name[1:2], path[1:2]):  # without a drive `/c` is any folder
+        name, path = fold_windows_path(name), fold_windows_path(path)
     if "*" in path:
         name = name if is_absolute(path) else "/".join(name.split("/")[-1 - path.count("/") :])
         return name.count("/") == path.count("/") and fnmatchcase(name, path)

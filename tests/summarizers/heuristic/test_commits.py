@@ -214,5 +214,7 @@ def test_git_quotes_the_names_of_files_in_other_scripts():
     listed = ' create mode 100644 "docs/\\346\\212\\245 \\\\ \\345\\221\\212.md"'
     added = commit("git add -A && git commit -m x", 1, listed)
     assert list_committed(write("docs/报 \\ 告.md", "b.md"), added) == {"docs/报 \\ 告.md"}
+    raw = commit("git add -A && git commit -m x", 1, ' create mode 100644 "报\\".md"')
+    assert list_committed(write('报".md', "b.md"), raw) == {'报".md'}  # core.quotePath=false
     broken = commit("git add -A && git commit -m x", 1, ' create mode 100644 "\\346\\x"')
     assert not list_committed(write("a.md", "b.md"), broken)
