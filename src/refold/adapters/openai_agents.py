@@ -56,9 +56,9 @@ class RefoldFilter(RunHooks[Any]):
         response: ModelResponse,
     ) -> None:
         """Report the usage of the call."""
-        view, used = latest_view.get(), response.usage
         with fail_open(UNCOUNTED):
-            if view is not None:
+            if (view := latest_view.get()) is not None:
+                used = response.usage
                 details = used.input_tokens_details
                 cached = details.cached_tokens
                 written = getattr(details, "cache_write_tokens", None) or 0  # not in older releases
