@@ -16,6 +16,7 @@ from refold.memory import ModelExtractor, redact
         ("dbPassword=hunter22", "dbPassword=[redacted]"),
         ("pin: 4096, password: 128000", "pin: [redacted], password: [redacted]"),
         ("your token: 123456", "your token: [redacted]"),
+        ("MAX_TOKEN=hunter22secret", "MAX_TOKEN=[redacted]"),
         ('{"userToken": "abc123"}', '{"userToken": "[redacted]"}'),
     ],
 )

@@ -269,7 +269,7 @@ _BEARER = re.compile(  # not "Basic authentication"
 _NAMED = re.compile(
     r"(?P<before>(?:\b|_|(?-i:(?<=[a-z0-9])(?=[A-Z])))(?:pass(?:word|wd|phrase)|pwd|"
     r"secret(?:[_-]?(?:access[_-]?)?key)?|client[_-]?secret|"
-    r"(?:api|access|auth|private|encryption)[_-]?(?:key|token)|(?<!max)(?<!max_)token|credentials?|pin)[\"']?"
+    r"(?:api|access|auth|private|encryption)[_-]?(?:key|token)|token|credentials?|pin)[\"']?"
     r"(?:\s{0,3}(?:=>|[:=：＝])\s{0,3}|\s{1,3}(?:is|was)\s{1,3})"
     r"|(?:密码|口令|密钥|令牌|验证码|パスワード|비밀번호)[\"']?\s{0,3}(?:是|为|為|[:=：＝])\s{0,3})"
     r"(?P<secret>\"[^\"\n]{3,300}(?=\")|'[^'\n]{3,300}(?=')|`[^`\n]{3,300}(?=`)"
@@ -297,7 +297,8 @@ def redact(text: str) -> str:
 
 def _after_name(match: re.Match[str]) -> str:
     secret = match["secret"].lstrip("\"'`「“")
-    if _HARMLESS.match(secret):
+    is_limit = match.string[max(0, match.start() - 3) : match.start()].lower() == "max"  # max_token
+    if (is_limit and re.fullmatch(r"\d+\W*", secret)) or _HARMLESS.match(secret):
         return match[0]
     return match["before"] + match["secret"].removesuffix(secret) + REDACTED
 

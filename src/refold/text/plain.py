@@ -112,6 +112,7 @@ UNKNOWN_FOLDER = "…"
 DEEPEST = 100
 """Maximum number of parent folders of a path that are read."""
 _SEPARATOR, _DRIVE = re.compile(r"(?<=[\w.~])\\(?=[\w.])"), re.compile(r"\A/([a-zA-Z])/")
+_GIT_ESCAPE = re.compile(rb'\\([0-3][0-7]{2}|["\\])')
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[/\\]")
 _OUTSIDE = re.compile(
     r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\."
@@ -223,11 +224,12 @@ def _find_rare(pattern: re.Pattern[str], paths: Collection[str]) -> set[str]:
 
 
 def unquote_git(path: str) -> str:
-    """Return a path as git spells it without the quotes that it puts around unusual letters."""
+    """Return a path without the quotes and escapes by which git spells unusual letters."""
     if path[:1] != '"':
         return path
-    letters = path.strip('"').encode("utf-8", "replace").decode("unicode_escape", "replace")
-    return letters.encode("latin-1", "replace").decode("utf-8", "replace")
+    raw = path[1:].removesuffix('"').encode("utf-8", "replace")
+    raw = _GIT_ESCAPE.sub(lambda e: bytes([int(e[1], 8)]) if e[1].isdigit() else e[1], raw)
+    return raw.decode("utf-8", "replace")
 
 
 def path_covers(name: str, path: str) -> bool:

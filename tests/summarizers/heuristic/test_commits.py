@@ -216,5 +216,6 @@ def test_git_quotes_the_names_of_files_in_other_scripts():
     assert list_committed(write("docs/报 \\ 告.md", "b.md"), added) == {"docs/报 \\ 告.md"}
     raw = commit("git add -A && git commit -m x", 1, ' create mode 100644 "报\\".md"')
     assert list_committed(write('报".md', "b.md"), raw) == {'报".md'}  # core.quotePath=false
-    broken = commit("git add -A && git commit -m x", 1, ' create mode 100644 "\\346\\x"')
-    assert not list_committed(write("a.md", "b.md"), broken)
+    for name in ("\\346\\x", "\\q", "\\777", "\\"):
+        broken = commit("git add -A && git commit -m x", 1, f' create mode 100644 "{name}"')
+        assert not list_committed(write("a.md", "b.md"), broken)
