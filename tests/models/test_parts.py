@@ -218,6 +218,7 @@ def test_retry_after_may_be_a_date() -> None:
         ),
         (400, "Throttling error: Too many tokens, please wait before trying again.", "rate"),
         (400, "temperature must be at most 2", "request"),
+        (400, "Unknown field `throttle` in rate_limit.", "request"),
         (403, "no", "auth"),
         (402, "no", "quota"),
         (404, "no such model", "request"),

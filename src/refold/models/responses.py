@@ -142,10 +142,9 @@ def failure_of_status(status: int, text: str, headers: Mapping[str, str]) -> Fai
     if status == 429 and _QUOTA.search(text):
         again = None if "limit: 0," in text else _RATE.search(text)
         return Failure("rate", float(again[1])) if again else Failure("quota")
-    if status in (400, 413, 422) and is_overflow(text):
-        return Failure("overflow")
-    if status == 400 and _THROTTLED.search(text):  # too many tokens in a minute, not in a request
-        return Failure("rate", retry_after(headers))
+    if status in (400, 413, 422) and _OVERFLOW.search(text) and not _ANSWER_CAP.search(text):
+        is_throttled = _THROTTLED.search(text)  # too many tokens in a minute, not in a request
+        return Failure("rate", retry_after(headers)) if is_throttled else Failure("overflow")
     kind = _KINDS.get(status, "overload" if status >= 500 else "request")
     return Failure(kind, retry_after(headers))
 

@@ -43,7 +43,7 @@ _OLD = ("old_string", "oldString", "oldText", "old_str", "old_text", "old")
 _NEW = ("new_string", "newString", "newText", "new_str", "new_text", "new")
 _WHOLE = ("content", "file_text")
 _EVERYWHERE = ("replace_all", "replaceAll", "allow_multiple", "expected_replacements")
-_ONCE = frozenset({"1", "False", "false", "None"})
+_ONCE = frozenset({"", "0", "1", "1.0", "False", "false", "None"})
 _POSITION_KEYS = frozenset(
     {"start", "end", "start_line", "end_line", "insert_line", "line", "mode"}
 )
