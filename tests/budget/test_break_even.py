@@ -210,3 +210,6 @@ def test_impossible_prices_are_refused():
     for figures in ((0.0, 1.0, 1.0, 1.0), (1.0, 1.0, -1.0, 1.0)):
         with pytest.raises(ValueError, match="nothing"):
             Rates(*figures)
+    for cliff in ((200_000.0,), (200_000.0, 2.0, 1.5, 1.0)):
+        with pytest.raises(ValueError, match=r"^cliffs are \(tokens, factor"):
+            Rates(1.0, 5.0, 0.1, 1.25, cliffs=(cliff,))

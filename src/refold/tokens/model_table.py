@@ -199,6 +199,8 @@ class Rates:
     def __post_init__(self) -> None:
         if self.input <= 0 or min(self.output, self.read, self.write, self.lifetime) < 0:
             raise ValueError("input must cost something, and nothing less than nothing")
+        if not all(len(cliff) in (2, 3) for cliff in self.cliffs):
+            raise ValueError("cliffs are (tokens, factor of input, factor of output)")
         require_int(1, block_tokens=self.block_tokens)
 
     @property
