@@ -222,6 +222,10 @@ def _prepare_claude(start: LaunchContext) -> AgentSettings:
     return AgentSettings({name: url}, arguments)
 
 
+_KEYS = re.compile(r"(?<![\w./-])[\w-]++(?=[\"']?\s*[.=])")
+"""Keys of a table in TOML."""
+
+
 def _prepare_codex(start: LaunchContext) -> AgentSettings:
     """Codex: the `openai` provider has one address for API keys and another for ChatGPT logins.
     Other providers have theirs in config.toml."""
@@ -235,9 +239,8 @@ def _prepare_codex(start: LaunchContext) -> AgentSettings:
     key = f"model_providers.{name}.base_url"
     addresses = (key, "openai_base_url") if name == "openai" else (key,)
     for option, value in options.items():  # these win over ours
-        named_in = re.search(rf"(?<![\w./-]){re.escape(name)}[\"']?\s*[.=]", value)
-        is_other = option == "model_providers" and not named_in
-        if not is_other and any(f"{key}.".startswith(f"{option}.") for key in addresses):
+        is_other = option == "model_providers" and name not in _KEYS.findall(value)
+        if not is_other and any(f"{address}.".startswith(f"{option}.") for address in addresses):
             raise ValueError(f"-c {option}=... is given: its requests pass no gateway")
     url = dig(config, "model_providers", name, "base_url")
     if not url and name == "openai":

@@ -112,7 +112,7 @@ UNKNOWN_FOLDER = "…"
 DEEPEST = 100
 """Maximum number of parent folders of a path that are read."""
 _SEPARATOR, _DRIVE = re.compile(r"(?<=[\w.~])\\(?=[\w.])"), re.compile(r"\A/([a-zA-Z])/")
-_GIT_ESCAPE = re.compile(rb'\\([0-3][0-7]{2}|["\\])')
+_GIT_ESCAPE = re.compile(r'\\([0-3][0-7]{2}|["\\])')
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[/\\]")
 _OUTSIDE = re.compile(
     r"~|/(?:tmp|var|private)/|/(?:(?:home|Users)/[^/]{1,99}|root)/\."
@@ -227,9 +227,9 @@ def unquote_git(path: str) -> str:
     """Return a path without the quotes and escapes by which git spells unusual letters."""
     if path[:1] != '"':
         return path
-    raw = path[1:].removesuffix('"').encode("utf-8", "replace")
-    raw = _GIT_ESCAPE.sub(lambda e: bytes([int(e[1], 8)]) if e[1].isdigit() else e[1], raw)
-    return raw.decode("utf-8", "replace")
+    raw = path[1:].removesuffix('"').encode("utf-8", "replace").decode("latin-1")
+    raw = _GIT_ESCAPE.sub(lambda e: chr(int(e[1], 8)) if e[1].isdigit() else e[1], raw)
+    return raw.encode("latin-1").decode("utf-8", "replace")
 
 
 def path_covers(name: str, path: str) -> bool:

@@ -172,8 +172,8 @@ def place_commands(command: str, places: list[WorkingDir]) -> Iterator[tuple[Wor
 
 def _find_target(words: Words) -> str:
     """Return the target of `cd`, also of `cd /d C:`; `-` if it is unknown, empty if it has none."""
-    flag = re.compile("-.|/[dD]$" if words[2:] else "-.")
-    program, *targets = [word for word in words if not flag.match(word)]
+    flags = {"/d", "/D"} if words[2:] else set[str]()
+    program, *targets = [w for w in words if w == "-" or (w[:1] != "-" and w not in flags)]
     return "-" if program == "popd" or len(targets) > 1 else "".join(targets)
 
 
