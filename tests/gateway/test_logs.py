@@ -25,6 +25,7 @@ from refold.gateway.logs import (
     report_ledger_failure,
 )
 from refold.gateway.metrics import Counters
+from refold.gateway.serve import Supervisor
 from refold.stores import SQLiteStore
 from tests.support.children import act_as_nobody
 
@@ -258,3 +259,26 @@ def test_a_text_log_line_describes_a_request_without_its_content():
     line = LineFormatter().format(failed)
     assert "  error  it \ufffd[31mfailed  error=ValueError" in line
     assert SECRET not in line
+
+
+class EndingProcess:
+    """A process that ends after it was first asked whether it has."""
+
+    def __init__(self) -> None:
+        self._codes = iter([None])
+
+    @property
+    def exitcode(self) -> int | None:
+        return next(self._codes, -9)
+
+
+def test_a_worker_that_ends_while_it_is_looked_at_is_not_dropped_without_a_line():
+    """It was replaced at once, and no line of the log said so."""
+    supervisor = Supervisor(1, print)
+    supervisor._running = [EndingProcess()]
+    try:
+        supervisor._drop_dead()
+        assert len(supervisor._running) == 1, "the next look drops and reports it"
+    finally:
+        os.close(supervisor._alive)
+        os.close(supervisor._life)

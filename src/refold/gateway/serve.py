@@ -394,7 +394,7 @@ class Supervisor:
 
     def _drop_dead(self) -> None:
         dead = [process for process in self._running if process.exitcode is not None]
-        self._running = [process for process in self._running if process.exitcode is None]
+        self._running = [process for process in self._running if process not in dead]
         for process in dead if not self._stopping else ():
             log("a worker is replaced", logging.ERROR, pid=process.pid, exit=process.exitcode)
         if dead and not self._stopping:
