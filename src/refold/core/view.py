@@ -153,8 +153,8 @@ class View:
         lost = set[str]()
         for edit, _ in self.visible_edits:
             find = partial(references.find, messages[edit.start : edit.stop])
-            lost |= self.base.compute_under(edit, "what may be referred to", find)
-        lost -= references.find(flatten(self._pieces(), messages)) if lost else set()
+            lost.update(self.base.compute_under(edit, "what may be referred to", find))
+        lost.difference_update(references.find(flatten(self._pieces(), messages)) if lost else ())
         return partial(references.drop, lost=lost) if lost else None
 
     @property

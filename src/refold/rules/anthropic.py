@@ -413,9 +413,9 @@ def find_lost_citations(request: Request) -> Iterator[Fault]:
         return
     entries = _mappings(request.body.get("messages"))
     cited = [set(_list_sources(entry)) for entry in entries]
-    sources = find_sources(request.messages) if any(cited) else set()
+    sources = find_sources(request.messages) if any(cited) else ()
     for at, urls in enumerate(cited, len(request.messages) - len(entries)):
-        for url in sorted(urls - sources):
+        for url in sorted(urls.difference(sources)):
             text = f"a text cites {url[:200]!r}, and no result of a web search has that"
             yield Fault(max(at, 0), text, url)
 
@@ -423,7 +423,7 @@ def find_lost_citations(request: Request) -> Iterator[Fault]:
 _READERS = frozenset({"compaction", "code_execution_tool_result"})
 
 
-def find_sources(messages: Iterable[Message]) -> set[str]:
+def find_sources(messages: Iterable[Message]) -> tuple[str, ...]:
     """Return the URLs in the results of web searches."""
     parts = (message.parts for message in messages if Opaque in map(type, message.parts))
     blocks = (
@@ -431,7 +431,8 @@ def find_sources(messages: Iterable[Message]) -> set[str]:
         for part in chain.from_iterable(parts)
         if isinstance(part, Opaque) and part.kind == "web_search_tool_result"
     )
-    return {text_at(page, "url") for block in blocks for page in objects_at(block, "content")}
+    pages = (page for block in blocks for page in objects_at(block, "content"))
+    return tuple(text_at(page, "url") for page in pages)
 
 
 def _list_sources(entry: Record) -> Iterator[str]:

@@ -76,8 +76,8 @@ class Request:
 class References(NamedTuple):
     """How to find and remove references between entries that the provider resolves."""
 
-    find: Callable[[Iterable[Message]], set[str]]
-    """Returns the names in *messages* that may be referred to."""
+    find: Callable[[Iterable[Message]], tuple[str, ...]]
+    """Returns the names in *messages* that may be referred to. The result is kept for each edit."""
     drop: Callable[..., Any]
     """Returns an entry without its references to the *lost* names."""
 
