@@ -68,6 +68,10 @@ def create_environment(extras: frozenset[str], root: Path) -> Path:
     return python
 
 
+OF_LANGSMITH = "ignore:'asyncio.iscoroutinefunction' is deprecated:DeprecationWarning"
+"""A warning of Python 3.14 when LangChain is imported."""
+
+
 def run_code(python: Path, code: str, page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run *code* of *page* in *folder*, which has no packages. Warnings are errors."""
     compiled = f"compile(sys.stdin.read(), {str(page)!r}, 'exec')"
@@ -77,7 +81,7 @@ def run_code(python: Path, code: str, page: Path, folder: Path) -> subprocess.Co
         name: os.environ[name] for name in ("HOME", "LANG", "SYSTEMROOT") if name in os.environ
     }
     variables["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no price table from the network
-    command = [python, "-P", "-W", "error", "-c", start]
+    command = [python, "-P", "-W", "error", "-W", OF_LANGSMITH, "-c", start]
     return subprocess.run(
         command,
         input=code,
