@@ -266,6 +266,33 @@ def test_an_edit_of_one_process_is_shown_by_all(tmp_path):
     assert len(upstream.received[0].body) < len(body) / 2
 
 
+def test_log_lines_name_the_process_and_a_request_its_session(tmp_path):
+    """With several workers an operator could not find the requests of a session."""
+    with ScriptedProvider(["Go on."]) as upstream:
+        config = f'[[upstream]]\nurl = "{upstream.url}"\n[windows]\nlocal = 15_000\n'
+        process = GatewayProcess(tmp_path, "workers", config, "--workers", "2")
+        messages = [{"role": "user", "content": "Find the bug."}, *read_files(60)]
+        with run_processes(process):
+            workers = set(children(process))
+            asked = {"model": "local", "messages": messages}
+            httpx.post(f"{process.url}/v1/chat/completions", json=asked, timeout=60)
+            ask(process)  # too short to be edited, so it belongs to no session
+
+            def list_sessions():
+                answer = httpx.get(f"{process.url}/refold/api/sessions", timeout=60).json()
+                return [session["id"] for session in answer["sessions"]]
+
+            assert eventually(list_sessions)
+            ids = list_sessions()
+    lines = [
+        json.loads(line) for line in process.log.read_text().splitlines() if line.startswith("{")
+    ]
+    requests = [line for line in lines if line["event"] == "request"]
+    assert [line.get("session") for line in requests] == [*ids, None]
+    assert {line["pid"] for line in requests} <= workers
+    assert {line["pid"] for line in lines} >= workers
+
+
 def test_workers_exit_if_their_parent_is_killed(running_process):
     """This is the last test that uses the shared process."""
     process, _ = running_process

@@ -159,7 +159,7 @@ def open_recorded(
     of this number, from 1. Raises `FormatError` if it was not recorded, `StoreError`."""
     with closing(open_ledger_database(store)) as database:
         calls = CallLog(database)
-        listed, times = calls.find(name), [call.at for call in calls.calls_of(name)]
+        listed, booked_calls = calls.find(name), calls.calls_of(name)
         latest = Sessions(database, time.time).find(name)
         booked = Ledger(database).sum_sessions([name]).get(name, NO_CALLS)
     recorded = past = None
@@ -167,9 +167,9 @@ def open_recorded(
         with closing(open_transcripts(store, None, time.time)) as transcripts:
             who = listed.tenant, listed.session
             if request is not None:
-                past = transcripts.past_calls.find_request(*who, times, request)
-            elif as_sent and times:
-                past = transcripts.past_calls.find(*who, times[-1])
+                past = transcripts.past_calls.find_request(*who, booked_calls, request)
+            elif as_sent and booked_calls:
+                past = transcripts.past_calls.find(*who, booked_calls[max(booked_calls)].at)
             recorded = transcripts.load(*who)
     if listed is None or recorded is None or latest is None:
         raise FormatError(

@@ -40,6 +40,8 @@ class AccessLogEntry:
     upstream: str = ""
     model: str = ""
     """As named by the request."""
+    session: str = ""
+    """Its id on the page and in the API."""
     status: int = 0
     outcome: str = ""
     reason: str = ""
@@ -72,8 +74,8 @@ class AccessLogEntry:
 
 
 class JSONFormatter(logging.Formatter):
-    """Formats a record as a JSON object: `time` (UTC), `level`, `event`, then the record's own
-    fields."""
+    """Formats a record as a JSON object: `time` (UTC), `level`, `pid`, `event`, then the record's
+    own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, with type and places of an exception but not its message, which may
@@ -85,6 +87,7 @@ class JSONFormatter(logging.Formatter):
         line: dict[str, Any] = {
             "time": at,
             "level": record.levelname.lower(),
+            "pid": record.process,
             "event": _event_of(record),
         }
         return json.dumps(line | _fields_of(record), ensure_ascii=False, default=str)

@@ -499,6 +499,7 @@ class Relay:
             return
         entry.outcome, entry.reason = outgoing.outcome, outgoing.reason
         entry.edits = len(outgoing.edits)
+        entry.session = outgoing.ticket.conversation.name if outgoing.ticket is not None else ""
         entry.tokens_before, entry.tokens_after = outgoing.tokens_before, outgoing.tokens_after
         if call.api:
             seconds = perf_counter() - call.started
@@ -506,8 +507,7 @@ class Relay:
             self._pipeline.counters.observe("prepare_seconds", seconds, api=call.api)
 
     def _record(self, call: Call) -> None:
-        """Report an answer's status and usage to the pipeline, the log and the counters, after the
-        client has it."""
+        """Report an answer's status and usage to pipeline, log and counters, once it is sent."""
         if call.incoming is None or call.outgoing is None:
             return
         entry, usage = call.writer.log_entry, call.tap.usage() if call.tap else None

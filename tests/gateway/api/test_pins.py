@@ -204,6 +204,26 @@ def test_the_messages_sent_in_a_past_call_stay_readable_after_compactions() -> N
         )
 
 
+def test_a_call_keeps_its_number_when_earlier_calls_are_deleted() -> None:
+    """A saved link to a call showed another one once the calls before it were 90 days old."""
+    with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
+        gateway = create_gateway(build_config(upstream, record="7d"))
+        served = stack.enter_context(Serving(gateway))
+        client = stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
+        at = ApiGateway(upstream, served, client)
+        for steps in (3, 40, 41):
+            at.say(chat_request(steps), **AGENT)
+        session = at.session()
+        assert eventually(lambda: is_kept(at, session, 83))
+        before = at.get("session", session=session, call=2).json()
+        assert gateway.pipeline.ledger_writer is not None
+        gateway.pipeline.ledger_writer.calls.purge(before["calls"][1][0])
+        after = at.get("session", session=session, call=2).json()
+        assert after["calls"] == before["calls"][1:] and after["row"]["calls"] == 3
+        assert (after["sizes"], after["sent"]) == (before["sizes"], before["sent"])
+        assert at.get("session", session=session, call=1).status_code == 404
+
+
 def test_a_search_stops_at_the_maximum_number_of_hits() -> None:
     """One letter matches millions of lines in a long session, and their list took gigabytes."""
     unread: Any = None  # has no text, so it cannot be searched

@@ -132,14 +132,14 @@ def find_listed(context: ApiContext, session: str) -> tuple[ListedSession, Sessi
 
 
 def find_past_call(context: ApiContext, listed: ListedSession, number: int) -> PastCall:
-    """Return what was sent in the call *number*, from 1 on. Raises `Problem` 404, or 409 if it is
+    """Return what was sent in the call *number* of a session. Raises `Problem` 404, or 409 if it is
     not kept or the history was rewritten since; `StoreError`."""
-    calls = context.call_log.calls_of(listed.session)
-    if number > len(calls):
-        raise Problem(404, "no_call", "The session has no such call.")
+    call = context.call_log.calls_of(listed.session).get(number)
+    if call is None:
+        raise Problem(404, "no_call", "The session has no such call, or it was deleted.")
     transcripts, who = context.transcripts, (listed.tenant, listed.session)
     if transcripts.is_recorded(*who):
-        past = transcripts.past_calls.find(*who, calls[number - 1].at)
+        past = transcripts.past_calls.find(*who, call.at)
         if past is not None:
             return past
     raise Problem(

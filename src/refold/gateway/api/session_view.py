@@ -76,7 +76,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
     listed, latest = find_listed(context, arguments.session)
     (row,) = list_rows(context, [listed])  # before its calls: one may be added meanwhile
     ledger, calls = list[LedgerRow](), context.call_log.calls_of(listed.session)
-    row.calls = max(row.calls, len(calls))
+    row.calls = max(row.calls, *calls, 0)
     ratio = latest.ratio if latest is not None else 1.0
     shown, briefs = list[ShownEdit](), _load_briefs(context, listed, ratio)
     original = sent = None
@@ -87,7 +87,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
         sent = latest.sent + sum(e.tokens_before - e.tokens_after for e in reverted)
     if arguments.call is not UNSET:
         past = find_past_call(context, listed, arguments.call)
-        call = calls[arguments.call - 1]
+        call = calls[arguments.call]
         shown, briefs = [edit.calibrate(ratio) for edit in past.edits], briefs[: past.length]
         original, sent = call.original, call.sent
     upstream = latest.upstream if latest is not None else ""
@@ -101,7 +101,7 @@ def session(context: ApiContext, arguments: SessionArguments) -> SessionAnswer:
             *(call.input, call.read, call.would_read),
             *(call.cost / DOLLAR, call.would_cost / DOLLAR),
         )
-        for call in calls
+        for call in calls.values()
     ]
     info = context.transcripts.info(listed.tenant, listed.session)
     answer.kept_until = info.until if info is not None else None

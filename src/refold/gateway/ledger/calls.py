@@ -140,7 +140,8 @@ SORTS: Mapping[str, str] = {
 }
 """Sort keys of sessions, in SQL."""
 _SESSION_CALLS = (
-    f"SELECT {', '.join(CallRow._fields)} FROM refold_each_call WHERE session = ? ORDER BY at"  # noqa: S608
+    "SELECT (SELECT COALESCE(SUM(calls), 0) FROM refold_calls WHERE session = ?), "  # noqa: S608
+    f"{', '.join(CallRow._fields)} FROM refold_each_call WHERE session = ? ORDER BY at"
 )
 _CALLS = f"SELECT {', '.join(CallRow._fields)} FROM refold_each_call WHERE at >= ? AND session {{}} ORDER BY at DESC LIMIT ?"  # noqa: S608
 _NAMED = (
@@ -272,9 +273,12 @@ class CallLog(Tables):
         rows = self._read(_CALLS.format(which), (since, *values, limit))
         return [CallRow(*row) for row in reversed(rows)]
 
-    def calls_of(self, session: str) -> list[CallRow]:
-        """Return the kept calls of a session, in order. Raises `StoreError`."""
-        return [CallRow(*row) for row in self._read(_SESSION_CALLS, (session,))]
+    def calls_of(self, session: str) -> dict[int, CallRow]:
+        """Return the kept calls of a session, in order, by number: 1 is the first of all, also if
+        it was deleted. Raises `StoreError`."""
+        rows = self._read(_SESSION_CALLS, (session, session))
+        total = max(int(rows[0][0]), len(rows)) if rows else 0
+        return {at: CallRow(*row) for at, (_, *row) in enumerate(rows, total - len(rows) + 1)}
 
     def find_named(self, names: Iterable[str]) -> list[tuple[str, str, float]]:
         """Return (name, session, its latest call) of sessions with these client *names*
@@ -434,13 +438,14 @@ class PastCalls(Tables):
         return None
 
     def find_request(
-        self, tenant: str, session: str, times: Sequence[float], number: int
+        self, tenant: str, session: str, calls: Mapping[int, CallRow], number: int
     ) -> PastCall:
-        """Return what was sent in the call with this *number*, from 1 on. *times* are those of all
-        calls. Raises `FormatError` if there is none or it is not kept."""
-        if not 0 < number <= len(times):
-            raise FormatError(f"there is no request {number}: {len(times):,} were answered")
-        past = self.find(tenant, session, times[number - 1])
+        """Return what was sent in the call with this *number* of *calls*. Raises `FormatError` if
+        there is none or it is not kept."""
+        if not 0 < number <= (last := max(calls, default=0)):
+            raise FormatError(f"there is no request {number}: {last:,} were answered")
+        call = calls.get(number)
+        past = self.find(tenant, session, call.at) if call is not None else None
         if past is None:
             raise FormatError(f"what was sent in request {number} is not kept")
         return past

@@ -140,12 +140,12 @@ export function callsChart(calls, open) {
 }
 
 /** Tokens per call of a session, with its limits and numbered compactions. A click calls *open* with the call's number, counted from 1. */
-export function sessionChart({ calls, levels, runs }, chosen, open) {
+export function sessionChart({ first, calls, levels, runs }, chosen, open) {
   const last = calls.at(-1);
   const panel = chart("Tokens per call", "", [["grey", "Original"], ["", "Sent"]],
     last ? `Tokens of ${plural(calls.length, "call")}. Last call: original ${number(last.original)}, sent ${number(last.sent)}. ${plural(runs.length, "compaction")}.` : "No calls recorded.",
     () => [["Call", "Time", "Original", "Sent", "Cost", "Without Refold"],
-      ...calls.map((call, at) => [String(at + 1), clock(call.time), number(call.original), number(call.sent), money(call.cost, true), money(call.without, true)])],
+      ...calls.map((call) => [String(call.number), clock(call.time), number(call.original), number(call.sent), money(call.cost, true), money(call.without, true)])],
     (svg, width, panel) => {
       const highest = Math.max(1000, ...calls.map((call) => call.original));
       const nears = [levels.window, levels.compact].filter((level) => level && level < 1.6 * highest);
@@ -163,10 +163,10 @@ export function sessionChart({ calls, levels, runs }, chosen, open) {
       }
       const step = Math.max(1, Math.ceil(calls.length / Math.max(1, Math.floor(width / 110))));
       for (let at = 0; at < calls.length; at += step) {
-        if (x(at) < width - 70) svg.append(draw("text", { x: x(at), y: HEIGHT - 6 }, `${at ? "" : "call "}${at + 1} · ${clock(calls[at].time)}`));
+        if (x(at) < width - 70) svg.append(draw("text", { x: x(at), y: HEIGHT - 6 }, `${at ? "" : "call "}${first + at} · ${clock(calls[at].time)}`));
       }
-      drawMarks(svg, runs, (run) => x(run.call - 1));
-      pointAt(svg, panel, calls, x, y, width, chosen, open);
+      drawMarks(svg, runs, (run) => x(Math.max(0, run.call - first)));
+      pointAt(svg, panel, calls, x, y, width, chosen ? chosen - first : -1, open);
     });
   return panel;
 }
@@ -195,7 +195,7 @@ function pointAt(svg, panel, calls, x, y, width, chosen, open) {
   const tip = create("div", { class: "tip", hidden: true });
   panel.append(tip);
   svg.append(line);
-  let at = chosen ? chosen - 1 : -1;
+  let at = chosen;
   const show = (number_) => {
     at = Math.max(0, Math.min(calls.length - 1, number_));
     const call = calls[at];
@@ -203,26 +203,26 @@ function pointAt(svg, panel, calls, x, y, width, chosen, open) {
     for (const name of ["x1", "x2"]) line.setAttribute(name, place);
     line.setAttribute("visibility", "visible");
     const pairs = [["Original", number(call.original)], ["Sent", number(call.sent)], ["Cost", call.cost ? `${money(call.cost, true)} instead of ${money(call.without, true)}` : "unknown"]];
-    tip.replaceChildren(create("b", {}, `Call ${at + 1} · ${clock(call.time)}`),
+    tip.replaceChildren(create("b", {}, `Call ${call.number} · ${clock(call.time)}`),
       create("dl", {}, pairs.flatMap(([name, value]) => [create("dt", {}, name), create("dd", {}, value)])));
     tip.hidden = false;
     tip.style.top = `${svg.getBoundingClientRect().top - panel.getBoundingClientRect().top + 16}px`;
     const left = Math.max(4, place > width / 2 ? place - tip.offsetWidth - 10 : place + 10);
     tip.style.left = `min(${left}px, 100% - ${tip.offsetWidth + 4}px)`; // stays inside the panel even before a narrower chart is drawn
   };
-  const hide = () => { if (!chosen) { tip.hidden = true; line.setAttribute("visibility", "hidden"); } else show(chosen - 1); };
+  const hide = () => { if (chosen < 0) { tip.hidden = true; line.setAttribute("visibility", "hidden"); } else show(chosen); };
   svg.append(draw("rect", { class: "hit", x: LEFT, y: TOP, width: Math.max(0, width - LEFT - RIGHT), height: HEIGHT - TOP - BOTTOM, fill: "transparent",
     onmousemove: (event) => show(Math.floor(((event.offsetX - LEFT) / (width - LEFT - RIGHT)) * calls.length)),
-    onmouseleave: hide, onclick: () => open(at + 1) }));
+    onmouseleave: hide, onclick: () => open(calls[at].number) }));
   svg.setAttribute("tabindex", "0");
   svg.onkeydown = (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1, PageDown: 10, PageUp: -10 }[event.key];
     if (by) show(at < 0 && by < 0 ? calls.length - 1 : at + by);
-    else if (event.key === "Enter" && at >= 0) open(at + 1);
+    else if (event.key === "Enter" && at >= 0) open(calls[at].number);
     else return;
     event.preventDefault();
     event.stopPropagation();
   };
   svg.onblur = hide;
-  if (chosen) show(chosen - 1);
+  if (chosen >= 0) show(chosen);
 }

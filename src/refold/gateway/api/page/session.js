@@ -21,19 +21,21 @@ const REDO_SECONDS = 30;
 function readSession(answer, call = 0) {
   const calls = answer.calls.map(([time, original, sent, edits, input, read, wouldRead, cost, without]) =>
     ({ time, original, sent, edits, input, read, wouldRead, cost, without }));
+  const first = answer.file ? 1 : answer.row.calls - calls.length + 1; // the number of the first call that is listed: older ones are deleted
+  calls.forEach((each, at) => { each.number = first + at; });
   const shown = new Set(answer.edits.map((edit) => edit.id));
   const undone = new Map(answer.log.filter((row) => row.action === "revert" && !shown.has(row.edit)).map((row) => [row.edit, row]));
   const smaller = answer.log.filter((row) => row.action !== "revert" && row.before > row.after);
   const runs = [...Map.groupBy(smaller, (row) => row.run).values()]
     .filter((rows) => rows.some((row) => shown.has(row.edit) || !undone.has(row.edit)))
     .sort(([a], [b]) => a.when - b.when)
-    .map((rows, at) => ({ rows, number: at + 1, when: rows[0].when, call: callSince(calls, rows[0].when) || calls.length + 1 }));
+    .map((rows, at) => ({ rows, number: at + 1, when: rows[0].when, call: callSince(calls, rows[0].when) || first + calls.length }));
   const buried = runs.filter((run) => !run.rows.some((row) => shown.has(row.edit))); // hidden by later edits
   const numbers = new Map(runs.flatMap((run) => run.rows.map((row) => [row.edit, run.number])));
   const edits = answer.edits.map((edit) => ({ ...edit, number: numbers.get(edit.id) ?? 0, call: call || undefined }));
   const folds = edits.filter((edit) => edit.stop > edit.start + 1);
   if (folds.length === 1) folds[0].contains = buried.filter((run) => run.number < folds[0].number).map((run) => run.number).join(", ");
-  return { ...answer, calls, edits, runs, buried, undone, hidden: hiddenBy(edits) };
+  return { ...answer, first, calls, edits, runs, buried, undone, hidden: hiddenBy(edits) };
 }
 
 export async function showSession(root, route) {

@@ -58,10 +58,10 @@ function aboutFile(session) {
 /** The chosen call, with buttons for the previous and the next one. */
 export function drawPast({ id, chosenCall, session }, missing) {
   if (!chosenCall) return null;
-  const call = session.calls[chosenCall - 1];
-  const step = (to, text) => (to >= 1 && to <= session.calls.length ? button(text, () => go(address(`s/${id}/call/${to}`)), { id: to < chosenCall ? "call-before" : "call-after" }) : null);
+  const call = session.calls[chosenCall - session.first];
+  const step = (to, text) => (to >= session.first && to <= session.row.calls ? button(text, () => go(address(`s/${id}/call/${to}`)), { id: to < chosenCall ? "call-before" : "call-after" }) : null);
   return create("div", { class: "asking past", role: "status" },
-    create("p", {}, missing || [create("b", {}, `As sent in call ${chosenCall} of ${number(session.calls.length)}`), call ? `, ${day(call.time)} ${clock(call.time)}: original ${number(call.original)}, sent ${number(call.sent)} tokens in ${plural(session.sizes.length, "message")} with ${plural(session.edits.length, "edit")}.` : ""]),
+    create("p", {}, missing || [create("b", {}, `As sent in call ${chosenCall} of ${number(session.row.calls)}`), call ? `, ${day(call.time)} ${clock(call.time)}: original ${number(call.original)}, sent ${number(call.sent)} tokens in ${plural(session.sizes.length, "message")} with ${plural(session.edits.length, "edit")}.` : ""]),
     step(chosenCall - 1, "‹ Previous call"), step(chosenCall + 1, "Next call ›"), button("Show latest", () => go(address(`s/${id}`)), { id: "now", class: "main" }));
 }
 

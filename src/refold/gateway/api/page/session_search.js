@@ -20,7 +20,7 @@ export function makeSearch(page) {
     const call = Number(/^call (\d+)$/i.exec(words)?.[1] ?? 0);
     if (!words) close();
     else if (message && Number(message[1]) < page.session.sizes.length) page.showKey(`m${Number(message[1])}`);
-    else if (call >= 1 && call <= page.session.calls.length) go(address(`s/${page.id}/call/${call}`));
+    else if (call >= page.session.first && call <= page.session.row.calls) go(address(`s/${page.id}/call/${call}`));
     else {
       const answer = await get("search", { session: page.id, query: words });
       hits = { list: answer.hits, at: 0, words, hasMore: answer.has_more };

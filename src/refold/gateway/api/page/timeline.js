@@ -173,7 +173,7 @@ export function systemRow({ session: { fixed: size }, largest, file }) {
 }
 
 /** Return the number of the first call at or after *when*; 0 if there was none. */
-export const callSince = (calls, when) => calls.findIndex((call) => call.time >= when) + 1;
+export const callSince = (calls, when) => calls.find((call) => call.time >= when)?.number ?? 0;
 
 function editAbout(edit, session) {
   const { actor } = edit;
