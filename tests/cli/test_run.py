@@ -52,7 +52,8 @@ def lead(name: str, home: Path, *arguments: str, **environment: str):
     assert agent is not None
     routes = Routes(GATEWAY)
     (home / "work").mkdir(exist_ok=True)
-    start = LaunchContext(environment, home, home / "work", home / "session", routes, arguments)
+    places = home, home / "work", home / "session"
+    start = LaunchContext(environment, *places, routes, arguments, root=home)
     return agent.prepare(start), routes.urls
 
 
@@ -180,6 +181,85 @@ def test_a_table_of_other_providers_among_codexs_arguments_is_no_obstacle(tmp_pa
     for named in ('{openai={base_url="http://x"}}', '{"openai".base_url="http://x"}'):
         with pytest.raises(ValueError, match="-c model_providers="):
             lead("codex", tmp_path, "-c", f"model_providers={named}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["-c", "profiles.p.model_provider=own", "-p", "p"], "own"),
+        (["-c", 'profiles.q={model_provider="own"}', "--profile", "q"], "own"),
+        (["--profile", "layer"], "own"),
+        (["--profile", "p"], "other"),
+    ],
+)
+def test_codex_is_led_where_the_options_or_the_file_of_its_profile_say(
+    arguments: list[str], name: str, tmp_path: Path
+) -> None:
+    """The provider of a profile that an option or `NAME.config.toml` sets was not seen: requests to
+    it passed no gateway."""
+    write(
+        tmp_path / ".codex/config.toml",
+        f'model_provider = "other"\n[model_providers.own]\nbase_url = "{OWN}"\n'
+        '[model_providers.other]\nbase_url = "http://o"',
+    )
+    write(tmp_path / ".codex/layer.config.toml", 'model_provider = "own"')
+    overlay, _ = lead("codex", tmp_path, *arguments)
+    assert overlay.arguments[1].startswith(f"model_providers.{name}.base_url=")
+
+
+def test_a_base_url_that_claudes_settings_keep_is_refused(tmp_path: Path) -> None:
+    """The settings of the machine and a second `--settings` win over ours."""
+    own = json.dumps({"env": {"ANTHROPIC_BASE_URL": OWN}})
+    lead("claude", tmp_path, "--settings", '{"model": "opus"}')
+    with pytest.raises(ValueError, match="pass no gateway"):
+        lead("claude", tmp_path, "--settings", own)
+    write(tmp_path / "work/mine.json", '{"env": {"CLAUDE_CODE_USE_MANTLE": "1"}}')
+    with pytest.raises(ValueError, match="MANTLE"):
+        lead("claude", tmp_path, "--settings=mine.json")
+    machine = tmp_path / "etc/claude-code/managed-settings.json"
+    write(machine, json.dumps({"permissions": {}}))
+    lead("claude", tmp_path)
+    write(machine, own)
+    with pytest.raises(ValueError, match="pass no gateway"):
+        lead("claude", tmp_path)
+    write(tmp_path / ".claude/settings.json", own)
+    machine.unlink()
+    with pytest.raises(ValueError, match="pass no gateway"):
+        lead("claude", tmp_path, "--settings", "{}")
+
+
+@pytest.mark.parametrize("login", ["oauth-personal", "vertex-ai"])
+def test_a_login_of_gemini_that_passes_the_gateway_by_is_refused(
+    login: str, tmp_path: Path
+) -> None:
+    write(
+        tmp_path / ".gemini/settings.json",
+        json.dumps({"security": {"auth": {"selectedType": login}}}),
+    )
+    with pytest.raises(ValueError, match=f"{login}.*pass no gateway"):
+        lead("gemini", tmp_path)
+    write(
+        tmp_path / "work/.gemini/settings.json",
+        '{"security": {"auth": {"selectedType": "gemini-api-key"}}}',
+    )
+    lead("gemini", tmp_path, GOOGLE_GENAI_USE_VERTEXAI="true")
+    (tmp_path / "new").mkdir()
+    with pytest.raises(ValueError, match="GOOGLE_GENAI_USE_GCA"):
+        lead("gemini", tmp_path / "new", GOOGLE_GENAI_USE_GCA="true")
+
+
+def test_a_model_of_opencode_or_pi_without_a_base_url_is_refused(tmp_path: Path) -> None:
+    config = {"model": "amazon-bedrock/claude", "provider": {"own": {"options": {"baseURL": OWN}}}}
+    write(tmp_path / ".config/opencode/opencode.json", json.dumps(config))
+    with pytest.raises(ValueError, match=r"amazon-bedrock.*pass no gateway"):
+        lead("opencode", tmp_path)
+    lead("opencode", tmp_path, "--model", "own/m")
+    overlay, _ = lead("opencode", tmp_path, "-m", "google/gemini-3-pro")  # built in, with any login
+    assert "google" in json.loads(overlay.environment["OPENCODE_CONFIG_CONTENT"])["provider"]
+    write(tmp_path / ".pi/agent/settings.json", '{"defaultProvider": "github-copilot"}')
+    with pytest.raises(ValueError, match=r"github-copilot.*pass no gateway"):
+        lead("pi", tmp_path)
+    lead("pi", tmp_path, "--provider", "anthropic")
 
 
 def test_opencode_providers_use_the_gateway_and_keep_the_users_settings(tmp_path: Path) -> None:
@@ -314,6 +394,32 @@ def test_qwen_is_given_the_gateway_url_as_an_option(tmp_path: Path) -> None:
     write(tmp_path / ".qwen/settings.json", json.dumps({"security": {"auth": {"baseUrl": OWN}}}))
     overlay, _ = lead("qwen", tmp_path)
     assert overlay.arguments == ("--openai-base-url", LED)
+    home = tmp_path / "qwen"
+    write(
+        home / "settings.json", json.dumps({"security": {"auth": {"selectedType": "qwen-oauth"}}})
+    )
+    with pytest.raises(ValueError, match=r"qwen-oauth.*pass no gateway"):
+        lead("qwen", tmp_path, QWEN_HOME=str(home))
+    overlay, urls = lead("qwen", tmp_path, "--auth-type", "anthropic", QWEN_HOME=str(home))
+    assert list(urls.values()) == ["https://api.anthropic.com"]
+    with pytest.raises(ValueError, match="pass no gateway"):
+        lead("qwen", tmp_path, "--openai-base-url", OWN)
+
+
+def test_qwens_list_of_models_is_replaced_by_one_with_the_gateways_url(tmp_path: Path) -> None:
+    """Its base URLs win over the option, so requests passed no gateway."""
+    models = {"openai": [{"id": "a", "baseUrl": OWN, "envKey": "K"}, {"id": "b"}]}
+    write(tmp_path / ".qwen/settings.json", json.dumps({"modelProviders": models}))
+    write(tmp_path / "etc/qwen-code/settings.json", '{"ui": {"theme": "x"}}')
+    overlay, _ = lead("qwen", tmp_path)
+    place = tmp_path / "session/settings.json"
+    assert overlay.environment == {"QWEN_CODE_SYSTEM_SETTINGS_PATH": str(place)}
+    given = json.loads(overlay.files["settings.json"])
+    assert given["ui"] == {"theme": "x"}
+    assert given["modelProviders"]["openai"] == [
+        {"id": "a", "baseUrl": LED, "envKey": "K"},
+        {"id": "b"},
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -102,6 +103,8 @@ class LaunchContext:
     routes: Routes
     arguments: Sequence[str] = ()
     """The user's arguments for the agent."""
+    root: Path = Path("/")
+    """Root of the file system, for the settings of a whole machine."""
 
     def first_variable(self, names: Iterable[str], default: str) -> str:
         """Return the value of the first of these variables that is not empty, or *default*."""
@@ -110,6 +113,17 @@ class LaunchContext:
     def place(self, variable: str, *parts: str) -> Path:
         """Return the path in an environment variable, or if it is empty *parts* in the home."""
         return Path(self.environment.get(variable) or self.home.joinpath(*parts))
+
+    def values(self, *names: str) -> list[str]:
+        """Return the values of an option among the arguments, which follow its name or `=`."""
+        values, following = list[str](), (*self.arguments, "")[1:]
+        for word, next_word in zip(self.arguments, following, strict=True):
+            if word == "--":
+                break
+            name, equals, value = word.partition("=")
+            if name in names:
+                values.append(value if equals else next_word)
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,81 +213,133 @@ def prepare_by_variables(start: LaunchContext) -> AgentSettings:
 # --- an overlay for each agent --------------------------------------------------------------------
 
 
-CLOUDS = ("BEDROCK", "VERTEX", "FOUNDRY", "ANTHROPIC_AWS")
+CLOUDS = ("BEDROCK", "VERTEX", "FOUNDRY", "ANTHROPIC_AWS", "ANTHROPIC_GOOGLE_CLOUD", "MANTLE")
 """Clouds to which Claude Code sends its requests if the variable CLAUDE_CODE_USE_... is on."""
+_PASSED = "its requests pass no gateway"
 
 
 def _prepare_claude(start: LaunchContext) -> AgentSettings:
-    """Claude Code: `--settings` overrides its settings files, and these the environment."""
+    """Claude Code: settings of the machine override `--settings`, that overrides its other settings
+    files, and these the environment."""
     name = "ANTHROPIC_BASE_URL"
+    machine = [
+        read_json(start.root / folder / "managed-settings.json")
+        for folder in ("etc/claude-code", "Library/Application Support/ClaudeCode")
+    ]
+    given = [
+        parse_json(value, "--settings") if "{" in value else read_json(start.directory / value)
+        for value in start.values("--settings")[-1:]
+    ]
     files = (
         start.directory / ".claude/settings.local.json",
         start.directory / ".claude/settings.json",
         start.place("CLAUDE_CONFIG_DIR", ".claude") / "settings.json",
     )
-    settings = list(map(read_json, files))
+    settings = [*machine, *given, *map(read_json, files)]
     for variable in (f"CLAUDE_CODE_USE_{cloud}" for cloud in CLOUDS):
         value = first_text(settings, "env", variable) or start.environment.get(variable, "")
         if value.lower() not in {"", "0", "false", "no", "off"}:
-            raise ValueError(f"{variable} is set: its requests pass no gateway")
+            raise ValueError(f"{variable} is set: {_PASSED}")
     own = first_text(settings, "env", name)
     url = start.routes.through(own or start.first_variable([name], ANTHROPIC))
+    if own and (given or text_at(machine[0] | machine[1], "env", name)):  # these win over ours
+        raise ValueError(f"{name} is in settings, and --settings cannot replace it: {_PASSED}")
     arguments = ("--settings", json.dumps({"env": {name: url}})) if own else ()
     return AgentSettings({name: url}, arguments)
 
 
-_KEYS = re.compile(r"(?<![\w./-])[\w-]++(?=[\"']?\s*[.=])")
-"""Keys of a table in TOML."""
-
-
 def _prepare_codex(start: LaunchContext) -> AgentSettings:
     """Codex: the `openai` provider has one address for API keys and another for ChatGPT logins.
-    Other providers have theirs in config.toml."""
-    place = start.place("CODEX_HOME", ".codex")
-    settings = [text.partition("=") for text in _option_values(start.arguments, "-c", "--config")]
-    options = {key.strip(): value.strip().strip("\"'") for key, _, value in settings}
-    config = read_toml(place / "config.toml") | options  # only names are read, at the top level
-    named = [text_at(config, "profile"), *_option_values(start.arguments, "-p", "--profile")]
-    profile = object_at(config, "profiles", named[-1])
-    name = text_at(profile, "model_provider") or text_at(config, "model_provider") or "openai"
+    Other providers have theirs in config.toml, or in the file of a profile."""
+    place, profiles = start.place("CODEX_HOME", ".codex"), start.values("-p", "--profile")[-1:]
+    options = dict(map(_read_toml_option, start.values("-c", "--config")))
+    config = read_toml(place / "config.toml")
+    for profile in profiles:
+        config = _lay_over(config, read_toml(place / f"{profile}.config.toml"))
+    for option, value in options.items():
+        table = reduce(lambda inner, key: {key: inner}, reversed(option.split(".")), value)
+        config = _lay_over(config, table)
+    (profile,) = profiles or [text_at(config, "profile")]
+    own = text_at(config, "profiles", profile, "model_provider")
+    name = own or text_at(config, "model_provider") or "openai"
     key = f"model_providers.{name}.base_url"
     addresses = (key, "openai_base_url") if name == "openai" else (key,)
     for option, value in options.items():  # these win over ours
-        is_other = option == "model_providers" and name not in _KEYS.findall(value)
+        is_other = option == "model_providers" and name not in value
         if not is_other and any(f"{address}.".startswith(f"{option}.") for address in addresses):
-            raise ValueError(f"-c {option}=... is given: its requests pass no gateway")
+            raise ValueError(f"-c {option}=... is given: {_PASSED}")
     url = dig(config, "model_providers", name, "base_url")
     if not url and name == "openai":
         is_chatgpt = bool(read_json(place / "auth.json").get("tokens"))
         default = f"{CHATGPT}/codex" if is_chatgpt else OPENAI
-        key, own = "openai_base_url", config.get("openai_base_url")
-        url = own or start.first_variable(["OPENAI_BASE_URL"], default)
+        key, own_url = "openai_base_url", config.get("openai_base_url")
+        url = own_url or start.first_variable(["OPENAI_BASE_URL"], default)
     if not url:
         raise ValueError(f"config.toml has no base_url for the provider {name!r} of Codex")
     return AgentSettings(arguments=("-c", f"{key}={json.dumps(start.routes.through(url))}"))
 
 
-def _option_values(arguments: Sequence[str], *names: str) -> Iterator[str]:
-    """Yield the values of an option, which follow its name or `=`."""
-    for word, following in zip(arguments, (*arguments, "")[1:], strict=True):
-        if word == "--":
-            return
-        name, equals, value = word.partition("=")
-        if name in names:
-            yield value if equals else following
+def _read_toml_option(text: str) -> tuple[str, Any]:
+    """Return key and value of `KEY=VALUE`. A value that is no TOML is a string, as in Codex."""
+    key, _, value = text.partition("=")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except ValueError:
+        return key.strip(), value.strip().strip("\"'")
+
+
+def _lay_over(below: Any, above: Any) -> Any:
+    """Return the settings *below* with those *above* in their place; tables are merged."""
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    return below | {key: _lay_over(below.get(key), value) for key, value in above.items()}
 
 
 def _prepare_gemini(start: LaunchContext) -> AgentSettings:
-    name = "GOOGLE_GEMINI_BASE_URL"
+    """Gemini CLI: a Google login and Vertex AI have addresses of their own."""
+    name, environment = "GOOGLE_GEMINI_BASE_URL", start.environment
+    home = start.place("GEMINI_CLI_HOME") / ".gemini"
+    settings = _read_settings(start, "GEMINI_CLI_SYSTEM_SETTINGS_PATH", "gemini-cli", home)
+    login = first_text(settings, "security", "auth", "selectedType")
+    others = (f"GOOGLE_GENAI_USE_{kind}" for kind in ("GCA", "VERTEXAI"))
+    login = login or next((name for name in others if environment.get(name) == "true"), "")
+    if login not in {"", "gemini-api-key", "gateway"}:
+        raise ValueError(f"{login} has an address of its own: {_PASSED}")
     return AgentSettings({name: start.routes.through(start.first_variable([name], GEMINI))})
 
 
+def _read_settings(start: LaunchContext, variable: str, name: str, home: Path) -> list[JsonObject]:
+    """Return the settings of Gemini CLI or Qwen Code: of the machine (a *variable* may name the
+    file), the project and the user. Earlier ones override later ones."""
+    machine = start.environment.get(variable) or start.root / "etc" / name / "settings.json"
+    places = start.directory / home.name, home
+    return [read_json(Path(machine)), *(read_json(place / "settings.json") for place in places)]
+
+
+_QWEN_LOGINS = dict(zip(("openai", "anthropic", "gemini"), VARIABLES, strict=True))
+
+
 def _prepare_qwen(start: LaunchContext) -> AgentSettings:
-    """Qwen Code: its option overrides settings and environment."""
-    settings = read_json(start.home / ".qwen/settings.json")
-    own = text_at(settings, "security", "auth", "baseUrl")
-    url = start.first_variable(["OPENAI_BASE_URL"], own or OPENAI)
-    return AgentSettings(arguments=("--openai-base-url", start.routes.through(url)))
+    """Qwen Code: its option overrides settings and environment, but not the base URLs of a list of
+    models. Settings of the machine replace that list."""
+    variable, name = "QWEN_CODE_SYSTEM_SETTINGS_PATH", "settings.json"
+    settings = _read_settings(start, variable, "qwen-code", start.place("QWEN_HOME", ".qwen"))
+    login = first_text(settings, "security", "auth", "selectedType")
+    login = [login, *start.values("--auth-type")][-1]
+    if start.values("--openai-base-url") or login in {"qwen-oauth", "vertex-ai"}:
+        raise ValueError(f"{login or 'openai'} has an address of its own: {_PASSED}")
+    variables, default = _QWEN_LOGINS.get(login, VARIABLES[0])
+    own = first_text(settings, "security", "auth", "baseUrl")
+    url = start.routes.through(start.first_variable(variables, own or default))
+    arguments = ("--openai-base-url", url)
+    lists = next((doc["modelProviders"] for doc in settings if doc.get("modelProviders")), None)
+    if not isinstance(lists, dict):
+        return AgentSettings(arguments=arguments)
+    for model in (model for each in lists for model in objects_at(lists, each)):
+        if model.get("baseUrl"):
+            model["baseUrl"] = start.routes.through(model["baseUrl"])
+    text = json.dumps({**settings[0], "modelProviders": lists})
+    return AgentSettings({variable: str(start.folder / name)}, arguments, {name: text})
 
 
 def _prepare_opencode(start: LaunchContext) -> AgentSettings:
@@ -285,13 +351,20 @@ def _prepare_opencode(start: LaunchContext) -> AgentSettings:
     logins = {name for name in read_json(share / "auth.json") if name in PROVIDERS}
     keys = {name for name in PROVIDERS if start.environment.get(f"{name.upper()}_API_KEY")}
     urls = {name: _url_with_version(name) for name in sorted(logins | keys)}
-    for document in (*map(read_json, _opencode_files(start)), content):
+    documents = [*map(read_json, _opencode_files(start)), content]
+    for document in documents:
         for name, provider in objects(document.get("provider")):
             own = _with_variables(dig(provider, "options", "baseURL"), start.environment)
             if url := own or (name in PROVIDERS and _url_with_version(name)):
                 urls[name] = url
+    model = [first_text(documents[::-1], "model"), *start.values("-m", "--model")][-1]
+    maker, slash, _ = model.partition("/")
+    if maker in PROVIDERS:
+        urls.setdefault(maker, _url_with_version(maker))
     if not urls:
         raise ValueError("OpenCode has no provider with a base URL: opencode auth login adds one")
+    if slash and maker not in urls:
+        raise ValueError(f"{model} is of a provider without a base URL: {_PASSED}")
     providers = dict(object_at(content, "provider"))
     for name, url in urls.items():
         options = {**object_at(providers, name, "options"), "baseURL": start.routes.through(url)}
@@ -339,13 +412,17 @@ export default function (pi) {
 
 def _prepare_pi(start: LaunchContext) -> AgentSettings:
     """Pi: an extension overrides the address of providers, and nothing else."""
-    models = read_json(start.place("PI_CODING_AGENT_DIR", ".pi", "agent") / "models.json")
+    place = start.place("PI_CODING_AGENT_DIR", ".pi", "agent")
     own = {
         name: provider["baseUrl"]
-        for name, provider in objects(models.get("providers"))
+        for name, provider in objects(read_json(place / "models.json").get("providers"))
         if isinstance(provider.get("baseUrl"), str)
     }
     urls = {**PROVIDERS, "openai-codex": CHATGPT, **own}
+    default = text_at(read_json(place / "settings.json"), "defaultProvider")
+    provider = (start.values("--provider") or [default])[-1]
+    if provider and provider not in urls:
+        raise ValueError(f"the provider {provider} has no base URL in models.json: {_PASSED}")
     addresses = {name: start.routes.through(url) for name, url in urls.items()}
     extension = _PI_EXTENSION % json.dumps(addresses, indent=2)
     return AgentSettings(
