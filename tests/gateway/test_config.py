@@ -126,12 +126,15 @@ def test_a_whole_config_file_is_read() -> None:
 
 def test_summaries_are_requested_from_the_configured_model() -> None:
     with ScriptedProvider(["A summary."]) as server:
-        text = f'[summaries]\nmodel = "small"\nurl = "{server.url}/v1"\nkey_env = "SUMMARY_KEY"\n'
+        text = (
+            f'[summaries]\nmodel = "gpt-6-sol"\nurl = "{server.url}/v1"\nkey_env = "SUMMARY_KEY"\n'
+        )
         config = parse_config(text, environment={"SUMMARY_KEY": "k-1\n"})
         answer = asyncio.run(config.settings.ask.acall(Ask("Summarise.", 100)))
         assert answer.text == "A summary."
-        assert server.received[0].json["model"] == "small"
+        assert server.received[0].json["model"] == "gpt-6-sol"
         assert server.received[0].header("authorization") == "Bearer k-1"
+        assert answer.cost > 0, "by the table of prices"
         cooldown = config.settings.ask.breaker.cooldown
         assert cooldown <= 60, "a gateway runs for months: an outage of the model is no end of it"
 

@@ -25,6 +25,7 @@ from refold.models.responses import (
     strip_reasoning,
 )
 from refold.testing.scripted_provider import Received, Reply, ScriptedProvider
+from refold.tokens.model_table import Rates
 from refold.tokens.usage import Usage
 
 ASK = Ask(
@@ -259,6 +260,9 @@ def test_cache_writes_are_charged_at_their_own_price() -> None:
     assert with_cost(answer, (3.0, 15.0)).cost == pytest.approx(3 + 1.5)
     assert with_cost(answer, (3.0, 15.0, 0.3, 3.75)).cost == pytest.approx(0.9 + 1.5 + 0.15 + 0.75)
     assert with_cost(answer, None).cost == 0
+    rates = Rates(3.0, 15.0, 0.3, 3.75, cliffs=((900_000, 2.0, 1.5),))
+    above = 2 * (0.9 + 0.15 + 0.75) + 1.5 * 1.5
+    assert with_cost(answer, rates).cost == pytest.approx(above), "of a request above the cliff"
 
 
 def test_no_cost_is_negative_if_a_provider_counts_cached_tokens_beside_the_input() -> None:

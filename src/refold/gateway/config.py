@@ -467,7 +467,7 @@ def _read_summaries(
     table.guard(lambda: require_int(1, window_tokens=values.get("window_tokens", 1)))
     table.guard(lambda: require_number(0.01, inf, timeout_seconds=values.get("timeout_seconds", 1)))
     if rates := find_rates(values["model"], prices):
-        values["price"] = (rates.input, rates.output, rates.read, rates.write)
+        values["price"] = rates
     key = _read_key(table, values.get("key_env", ""), environment)
     named = {"window": "window_tokens", "timeout": "timeout_seconds", "price": "price"}
     options = {option: values[key] for option, key in named.items() if key in values}

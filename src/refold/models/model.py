@@ -5,7 +5,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from http.client import HTTPException
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+from urllib.error import HTTPError
 
 from refold.codecs.codec import Codec
 from refold.core.strategy import Answer, Ask
@@ -22,6 +24,7 @@ from refold.models.responses import (
 )
 from refold.rules.request import Body
 from refold.text.json_values import JsonObject, dig, without_keys
+from refold.tokens.model_table import Rates
 
 
 @runtime_checkable
@@ -182,9 +185,9 @@ def _without_tools(body: JsonObject, format: str) -> JsonObject:
 # --- the models of providers ----------------------------------------------------------------------
 
 
-Price = tuple[float, ...]
-"""US dollars per million tokens: input, output, and, if different, cached input and cache
-writes."""
+Price = tuple[float, ...] | Rates
+"""US dollars per million tokens: input, output, and, if different, cached input and cache writes;
+or prices with cliffs."""
 
 
 def with_cost(answer: Answer, price: Price | None) -> Answer:
@@ -192,6 +195,9 @@ def with_cost(answer: Answer, price: Price | None) -> Answer:
     usage = answer.usage
     if price is None or usage is None:
         return answer
+    if isinstance(price, Rates):
+        rates = price.for_request(usage.input)
+        price = (rates.input, rates.output, rates.read, rates.write)
     new, out, cached, written = (*price, *(price[0],) * (4 - len(price)))
     fresh = max(0, usage.input - usage.cached - usage.written)
     dollars = fresh * new + usage.output * out + usage.cached * cached + usage.written * written
@@ -216,8 +222,8 @@ class ProviderModel(ABC):
     timeout: float = 120.0
     """Seconds without data from the server."""
     price: Price | None = None
-    """US dollars per million tokens: input, output, and optionally cached input and cache
-    writes."""
+    """US dollars per million tokens: input, output, and optionally cached input and cache writes;
+    or `Rates`."""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Additional fields of every request, such as `temperature` or `reasoning_effort`."""
 
@@ -273,3 +279,18 @@ class ProviderModel(ABC):
     def _timeout(self, within: float | None) -> float:
         """Return the smaller of the model's own timeout and *within*, in seconds."""
         return self.timeout if within is None else min(self.timeout, within)
+
+
+def read_body(error: HTTPError) -> str:
+    """Return the body of an error response; its reason phrase if the body cannot be read."""
+    try:
+        return error.read(65_536).decode("utf-8", "replace")
+    except (OSError, HTTPException):
+        return error.reason if isinstance(error.reason, str) else ""
+
+
+def plain_value(value: Any) -> Any:
+    """Return an SDK's object inside a conversation as JSON. Raises TypeError for other objects."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(exclude_unset=True)
+    raise TypeError(f"{type(value).__name__} is no JSON")

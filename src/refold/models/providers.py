@@ -13,17 +13,11 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any, ClassVar, Literal
 from urllib.error import HTTPError, URLError
-from urllib.request import (
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    Request,
-    build_opener,
-)
+from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from refold.core.strategy import Answer, Ask
 from refold.errors import install_hint
-from refold.models.model import ModelRequest, ProviderModel
+from refold.models.model import ModelRequest, ProviderModel, plain_value, read_body
 from refold.models.responses import CHAT, MESSAGES, RESPONSES, answer_of_exception, answer_of_status
 from refold.text.json_values import dig
 
@@ -198,8 +192,7 @@ class LiteLLMModel(ProviderModel):
 
 # --- HTTP endpoints -------------------------------------------------------------------------------
 
-_SHORTEST_SECRET = 8
-"""Minimum characters of a header's value that is masked in errors."""
+_SHORTEST_SECRET = 8  # characters of a header's value that is masked in errors
 
 
 @dataclass(frozen=True)
@@ -246,7 +239,7 @@ class HTTPModel(ProviderModel):
         url = f"{base}/chat/completions{mark}{query}"
         headers = {"Content-Type": "application/json", "User-Agent": "refold"}
         headers |= {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        data = json.dumps(request.body, default=_plain).encode()
+        data = json.dumps(request.body, default=plain_value).encode()
         # The address begins with http or https: see __post_init__.
         post = Request(url, data, {**headers, **self.headers}, method="POST")  # noqa: S310
         with build_opener(connections, _NoRedirects).open(post, timeout=seconds) as reply:
@@ -262,27 +255,12 @@ class HTTPModel(ProviderModel):
             case HTTPError():
                 with error:
                     headers = dict(error.headers.items())
-                    return answer_of_status(error.code, _body(error), headers, self.secrets)
+                    return answer_of_status(error.code, read_body(error), headers, self.secrets)
             case URLError(reason=Exception() as reason):
                 error = reason
             case HTTPException():
                 error = ConnectionError(f"the reply broke off: {type(error).__name__}")
         return answer_of_exception(error, self.secrets)
-
-
-def _body(error: HTTPError) -> str:
-    """Return the body of an error response; its reason phrase if the body cannot be read."""
-    try:
-        return error.read(65_536).decode("utf-8", "replace")
-    except (OSError, HTTPException):
-        return error.reason if isinstance(error.reason, str) else ""
-
-
-def _plain(value: Any) -> Any:
-    """Return an SDK's object inside a conversation as JSON. Raises TypeError for other objects."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(exclude_unset=True)
-    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 class _Connections(HTTPHandler, HTTPSHandler):
