@@ -50,6 +50,115 @@ def test_the_error_for_a_kimi_event_file_names_the_readable_context_file(tmp_pat
         session_files.read(put(tmp_path / "s1/wire.jsonl", event, {"timestamp": 2.5}))
 
 
+def kimi_event(type, **fields):
+    return {"type": type, "agentId": "main", "time": 1_796_056_691_448, **fields}
+
+
+def kimi_message(text, kind="user", image=""):
+    content = [{"type": "text", "text": text}]
+    if image:
+        content.append({"type": "image_url", "imageUrl": {"url": image}})
+    message = {"role": "user", "content": content, "toolCalls": [], "origin": {"kind": kind}}
+    return kimi_event("context.append_message", message=message)
+
+
+def kimi_step(step, type, **fields):
+    return kimi_event("context.append_loop_event", event={"type": type, "stepUuid": step, **fields})
+
+
+def kimi_call(step, id):
+    return kimi_step(step, "tool.call", toolCallId=id, name="Bash", args={"command": "ls"})
+
+
+def kimi_result(id, **result):
+    return kimi_step("", "tool.result", toolCallId=id, result=result)
+
+
+HURRY = [
+    {"type": "text", "text": "and hurry"},
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
+]
+KIMI_TURN = (
+    kimi_message("go"),
+    kimi_message("<system-reminder>", "injection"),
+    kimi_step("a", "step.begin"),
+    kimi_step("a", "content.part", part={"type": "think", "think": "hm"}),
+    kimi_call("a", "t1"),
+    kimi_call("a", "t2"),
+    kimi_message("and hurry", image="data:image/png;base64,AA"),
+    kimi_result("t1", output="1", note="<system>one</system>"),
+    kimi_result("t2", output=[{"type": "text", "text": "none"}], isError=True),
+    kimi_step("a", "step.end", usage={"inputOther": 9, "output": 2, "inputCacheRead": 5}),
+    kimi_step("b", "content.part", part={"type": "text", "text": "Done."}),
+)
+
+
+def put_kimi_code(home, *records):
+    binding = kimi_event(
+        "profile.bind",
+        modelAlias="small",
+        systemPrompt="You are Kimi.",
+        environmentDisclosure={"cwd": "/w"},
+    )
+    tools = kimi_event("llm.tools_snapshot", tools=[{"name": "Bash", "parameters": {}}])
+    path = home / ".kimi-code/sessions/wd_w_1/session_1/agents/main/wire.jsonl"
+    return put(path, {"type": "metadata"}, binding, *records, tools)
+
+
+def test_a_session_of_kimi_code_is_found_and_its_events_become_messages(tmp_path):
+    """A person's words between a call and its result are sent after that."""
+    put_kimi_code(tmp_path, *KIMI_TURN)
+    (listing,) = discover(tmp_path, {})
+    assert (listing.client, listing.id, listing.cwd) == ("kimi_code", "session_1", "/w")
+    session = session_files.read(listing.path, listing.id)
+    calls = [
+        {
+            "type": "function",
+            "id": id,
+            "function": {"name": "Bash", "arguments": '{"command": "ls"}'},
+        }
+        for id in ("t1", "t2")
+    ]
+    failed = "<system>ERROR: Tool execution failed.</system>\nnone"
+    assert session.messages == [
+        {"role": "system", "content": "You are Kimi."},
+        {"role": "user", "content": "go"},
+        {"role": "user", "content": "<system-reminder>"},
+        {"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "t1", "content": "1\n<system>one</system>"},
+        {"role": "tool", "tool_call_id": "t2", "content": failed},
+        {"role": "user", "content": HURRY},
+        {"role": "assistant", "content": "Done."},
+    ]
+    assert session.usage == (
+        (4, {"input_tokens": 9, "output_tokens": 2, "cache_read_input_tokens": 5}),
+    )
+    assert session.body["model"] == "small" and len(session.body["tools"]) == 1
+    assert not session.problems and not check(session.payload, session.format)
+    assert session.started is not None and session.started.year == 2026
+
+
+def test_a_compaction_of_kimi_code_keeps_the_latest_requests_and_undo_drops_turns(tmp_path):
+    summary = {"summary": "S", "contextSummary": "So far: S", "keptUserMessageCount": 1}
+    path = put_kimi_code(
+        tmp_path,
+        *KIMI_TURN,
+        kimi_event("context.apply_compaction", **summary),
+        kimi_message("more"),
+        kimi_step("c", "content.part", part={"type": "text", "text": "Yes."}),
+        kimi_event("context.undo", count=1),
+        kimi_message("other"),
+        kimi_event("context.new_kind"),
+    )
+    session = session_files.read(path)
+    assert [entry["content"] for entry in session.effective] == [
+        *("You are Kimi.", HURRY, "So far: S", "other")
+    ]
+    (compaction,) = session.compactions
+    assert (compaction.start, compaction.stop) == (1, 8)
+    assert "context.new_kind" in session.problems[0].text
+
+
 def test_continue_context_items_and_tool_states_are_read_into_the_messages(tmp_path):
     usage = {"prompt_tokens": 9, "completion_tokens": 2, "model": "m"}
     answer = {"role": "assistant", "content": "", "toolCalls": [CALL], "usage": usage}

@@ -78,6 +78,7 @@ READERS: tuple[Reader, ...] = (
     trajectories.OPENHANDS_READER,
     plain.CONTINUE_READER,
     plain.KIMI_READER,
+    plain.KIMI_CODE_READER,
     plain.READER,
 )
 """Readers, in the order in which they are tried on a file; the first that matches reads it."""
@@ -160,9 +161,9 @@ def discover(home: Path, env: Mapping[str, str], on_error: OnError = str) -> lis
     """Find the sessions that clients keep on this machine, latest first, without reading them.
 
     *home* is the user's home directory. The environment *env* may set CLAUDE_CONFIG_DIR,
-    CODEX_HOME, CONTINUE_GLOBAL_DIR, COPILOT_HOME, GEMINI_CLI_HOME, KIMI_SHARE_DIR, OPENCODE_DB,
-    PI_CODING_AGENT_DIR, QWEN_RUNTIME_DIR, QWEN_HOME and XDG_DATA_HOME. Unreadable directories and
-    files are left out, and *on_error* is called with their errors.
+    CODEX_HOME, CONTINUE_GLOBAL_DIR, COPILOT_HOME, GEMINI_CLI_HOME, KIMI_CODE_HOME, KIMI_SHARE_DIR,
+    OPENCODE_DB, PI_CODING_AGENT_DIR, QWEN_RUNTIME_DIR, QWEN_HOME and XDG_DATA_HOME. Unreadable
+    directories and files are left out, and *on_error* is called with their errors.
     """
     finds = [reader.find for reader in READERS if reader.find]
     return sorted(

@@ -1,5 +1,5 @@
 """Conversations without a client: a list of messages, a request body, or a log of requests. Also
-the similar files of Kimi CLI and Continue, and the ids of records.
+the similar files of Kimi CLI, Kimi Code and Continue, and the ids of records.
 
 JSON or JSONL, in any wire format. In a log each line is a request body, or an object with one under
 `body`, `request` or `payload`. The last request is the conversation, and each can be read by its
@@ -7,6 +7,9 @@ line number. A line with a `kind` other than `main` is a side request and comes 
 
 Kimi CLI: `~/.kimi/sessions/<directory>/<session>/context.jsonl`, the model's context, which the
 client starts anew when it compacts. The events in `wire.jsonl` beside it are not read.
+
+Kimi Code: `~/.kimi-code/sessions/<directory>/<session>/agents/main/wire.jsonl`, every event of an
+agent. Those whose type begins with `context.` make its context.
 
 Continue: `~/.continue/sessions/<session>.json`, a list of items on the screen. An item holds a
 message, and for an assistant message its calls with their output, which was sent as messages.
@@ -16,6 +19,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +27,7 @@ from typing import Any
 from refold.errors import FormatError
 from refold.session_files.reader import (
     FIELDS,
+    Compaction,
     Entry,
     Format,
     Reader,
@@ -30,11 +35,14 @@ from refold.session_files.reader import (
     SessionBuilder,
     StoredSession,
     file_reader,
+    join_content,
     normalize_calls,
+    write_call,
 )
-from refold.session_files.source import ClientFiles, Problem, Source, folder_name
+from refold.session_files.source import ClientFiles, Problem, Source, cwd_under, folder_name
 from refold.text.json_values import (
     Record,
+    int_at,
     list_at,
     object_at,
     objects_at,
@@ -216,6 +224,172 @@ def read_kimi(session: SessionBuilder) -> None:
 
 
 KIMI_READER = file_reader(KIMI, "openai_chat", kimi_mismatch, read_kimi, KIMI_FILES)
+
+
+# --- Kimi Code ----------------------------------------------------------------------------------
+
+
+KIMI_CODE = "kimi_code"
+KIMI_CODE_FILES = ClientFiles(
+    KIMI_CODE,
+    (".kimi-code",),
+    ("sessions/*/*/agents/main/wire.jsonl",),
+    cwd_under("environmentDisclosure", "cwd"),
+    ("KIMI_CODE_HOME",),
+    lambda path: path.absolute().parts[-4:][0],
+)
+
+
+def kimi_code_mismatch(source: Source) -> str:
+    """Return why these are no events of an agent of Kimi Code; empty if they are."""
+    kinds = (text_at(record, "type") for record in source.objects() if "agentId" in record)
+    has_context = any(kind.startswith(("profile.", "context.")) for kind in kinds)
+    return "" if has_context else "no event of an agent's profile or context"
+
+
+FAILED = "<system>ERROR: Tool execution failed.</system>"
+"""Text that the client sends before the output of a call that failed."""
+MOST_KEPT = 1_000
+"""Maximum number of requests that a compaction keeps; the client keeps 20,000 tokens of them."""
+
+
+@dataclass(slots=True)
+class _KimiContext:
+    """State of an agent's context while its events are read."""
+
+    session: SessionBuilder
+    requests: list[int] = field(default_factory=list)
+    """Positions of what a person wrote."""
+    waiting: list[Entry] = field(default_factory=list)
+    """Messages that came before the results of open calls; they are sent after these."""
+    step: str = ""
+    """Id of the model's step that the latest answer belongs to."""
+    answer_end: int = 0
+
+    def add_message(self, message: Record) -> None:
+        """Add a message of a user or the client, behind the results of open calls."""
+        if self.session.open:
+            self.waiting.append(message)
+            return
+        if text_at(message, "origin", "kind") == "user":
+            self.requests.append(self.session.position)
+        self.session.say(text_at(message, "role"), _kimi_content(message.get("content")))
+
+    def add_event(self, event: Record) -> None:
+        """Add an event of the model's loop."""
+        session, part = self.session, object_at(event, "part")
+        match kind := text_at(event, "type"):
+            case "content.part" | "tool.call":
+                answer = self._find_answer(text_at(event, "stepUuid"))
+                for target, key in ("content", "text"), ("reasoning_content", "think"):
+                    if words := text_at(part, key):
+                        answer[target] = (answer.get(target) or "") + words
+                if kind == "tool.call":
+                    id, name = text_at(event, "toolCallId"), text_at(event, "name")
+                    answer.setdefault("tool_calls", []).append(
+                        write_call(id, name, event.get("args"))
+                    )
+                    session.open.append(id)
+            case "tool.result":
+                result = object_at(event, "result")
+                failed = FAILED * bool(result.get("isError"))
+                notes = [
+                    {"type": "text", "text": text} for text in (failed, text_at(result, "note"))
+                ]
+                output = result.get("output")
+                parts = [{"type": "text", "text": output}] if isinstance(output, str) else output
+                shown = [*notes[:1], *objects_in(parts), *notes[1:]]
+                session.answer(_kimi_content(shown), text_at(event, "toolCallId"))
+                if not session.open:
+                    waiting, self.waiting = self.waiting, []
+                    for message in waiting:
+                        self.add_message(message)
+            case "step.end" if usage := object_at(event, "usage"):
+                session.usage.append((self.answer_end, _kimi_usage(usage)))
+
+    def _find_answer(self, step: str) -> Entry:
+        """Return the answer of this step, added if it is new."""
+        if self.step != step:
+            self.session.call(None, ())
+            self.step, self.answer_end = step, self.session.position
+        return self.session.messages[self.answer_end - 1]
+
+    def compact(self, record: Record) -> None:
+        """Add a compaction: the model sees the latest requests and a summary."""
+        session, count = self.session, int_at(record, "keptUserMessageCount")
+        count = max(0, min(count, len(self.requests), MOST_KEPT))
+        requests = [session.messages[at] for at in self.requests[len(self.requests) - count :]]
+        words = text_at(record, "contextSummary") or text_at(record, "summary")
+        summary = [{"role": "user", "content": words}] if words else []
+        now, meta = session.position, without_keys(record, "summary", "contextSummary")
+        start = sum(entry["role"] == "system" for entry in session.messages[:1])
+        session.compactions.append(Compaction(start, now, (*requests, *summary), meta=meta, at=now))
+
+    def undo(self, count: int) -> None:
+        """Drop the last *count* requests and what came after them."""
+        if not 0 < count <= len(self.requests):
+            return
+        session, place = self.session, self.requests[-count]
+        del session.messages[place:], self.requests[-count:]
+        while session.compactions and session.compactions[-1].stop > place:
+            session.compactions.pop()
+        while session.usage and session.usage[-1][0] > place:
+            session.usage.pop()
+        session.open, self.waiting, self.step = [], [], ""
+
+
+def _kimi_content(content: Any) -> Any:
+    """Return the text of a message's parts, or if it has others, such as images, the parts in the
+    form of Chat Completions."""
+    parts = [part for part in objects_in(content) if part.get("text") != ""]
+    if all(text_at(part, "type") == "text" for part in parts):
+        return join_content(parts)
+    return [
+        {"type": "image_url", "image_url": part["imageUrl"]} if "imageUrl" in part else part
+        for part in parts
+    ]
+
+
+def _kimi_usage(usage: Record) -> Record:
+    """Return a step's usage in the words of the Messages API."""
+    names = {
+        "inputOther": "input_tokens",
+        "output": "output_tokens",
+        "inputCacheRead": "cache_read_input_tokens",
+        "inputCacheCreation": "cache_creation_input_tokens",
+    }
+    return {name: usage[key] for key, name in names.items() if key in usage}
+
+
+def read_kimi_code(session: SessionBuilder) -> None:
+    """Read the events of an agent."""
+    session.id, context = KIMI_CODE_FILES.find_id(session.source.path), _KimiContext(session)
+    for _, record in session.records():
+        session.note_time(record.get("time"))
+        match kind := text_at(record, "type"):
+            case "profile.bind" | "config.update":
+                session.cwd = text_at(record, "environmentDisclosure", "cwd") or session.cwd
+                session.model = text_at(record, "modelAlias") or session.model
+                if (words := text_at(record, "systemPrompt")) and not session.messages:
+                    session.say("system", words)
+            case "llm.tools_snapshot":
+                tools = objects_at(record, "tools")
+                session.body["tools"] = [{"type": "function", "function": tool} for tool in tools]
+            case "context.append_message":
+                context.add_message(object_at(record, "message"))
+            case "context.append_loop_event":
+                context.add_event(object_at(record, "event"))
+            case "context.apply_compaction" | "context.clear":
+                context.compact(record)
+            case "context.undo":
+                context.undo(int_at(record, "count"))
+            case _ if kind.startswith("context."):
+                session.unknown[kind] += 1
+
+
+KIMI_CODE_READER = file_reader(
+    KIMI_CODE, "openai_chat", kimi_code_mismatch, read_kimi_code, KIMI_CODE_FILES
+)
 
 
 # --- Continue ---------------------------------------------------------------------------------

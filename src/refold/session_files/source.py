@@ -244,6 +244,7 @@ NAMES = {
     "qwen": "Qwen Code",
     "opencode": "OpenCode",
     "kimi": "Kimi CLI",
+    "kimi_code": "Kimi Code",
     "continue": "Continue",
     "copilot": "Copilot CLI",
 }

@@ -106,7 +106,7 @@ CLIENTS = (
     ("openai/", "OpenAI SDK"),
     ("asyncopenai/", "OpenAI SDK"),
     ("google-genai", "Google Gen AI SDK"),
-    ("kimi-code-cli", "Kimi CLI"),
+    ("kimi-code-cli", "Kimi Code"),
 )
 """Prefixes of clients' `user-agent` and `originator` headers, in lower case, and names."""
 CLIENT_NAMES = ("thread-id", "x-session-id", "x-claude-code-session-id", "session_id")
