@@ -277,7 +277,7 @@ def iter_ends(path: str) -> Iterator[str]:
             return
 
 
-_HOME = re.compile(r"/(?:home|Users)/[^/]{1,99}(?=/)|/root(?=/)")
+_HOME = re.compile(r"/(?:home|Users)/[^/]{1,99}(?=/)|/root(?=/)|\w:(\\|/)Users\1[^\\/]{1,99}(?=\1)")
 MOST_SPELLINGS = 50
 """Maximum number of absolute paths with the same name that a relative path is compared with."""
 
@@ -311,9 +311,10 @@ def match_paths(absolute: Mapping[str, bool], relative: Iterable[str]) -> dict[s
 
 def expand_home(absolute: Iterable[str], paths: Iterable[str]) -> dict[str, str]:
     """Map *paths* in `~/` to absolute ones; none if *absolute* paths name several homes or none."""
-    homes = {match[0] for path in absolute if (match := _HOME.match(path))}
+    homes = {with_slashes(match[0]) for path in absolute if (match := _HOME.match(path))}
     home = homes.pop() if len(homes) == 1 else ""
-    return {path: home + path[1:] for path in paths if home and path.startswith("~/")}
+    own, slash = [p for p in paths if p[:2] in {"~/", "~\\"}], "\\" if home[1:2] == ":" else "/"
+    return {path: (home + path[1:]).replace("/", slash) for path in own if home}
 
 
 def unify_windows_paths(paths: Collection[str]) -> dict[str, str]:

@@ -309,6 +309,29 @@ def test_the_home_folder_is_inferred_if_paths_show_exactly_one() -> None:
     assert expand_home(["/home/ada/x.py", "/srv/y.py"], paths) == {"~/a.py": "/home/ada/a.py"}
     assert expand_home(["/home/ada/x.py", "/Users/bo/y.py"], paths) == {}
     assert expand_home(["/srv/y.py"], paths) == {}
+    paths = ["~/a.py", "~\\src\\b.py"]
+    expected = {"~/a.py": r"C:\Users\ada\a.py", "~\\src\\b.py": r"C:\Users\ada\src\b.py"}
+    assert expand_home([r"C:\Users\ada\x.py", "C:/Users/ada/y.py"], paths) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "effects"),
+    [
+        (r"ren src\a.py b.py", [("src/a.py", "deleted"), ("src/b.py", "created")]),
+        (
+            r"Rename-Item -Path src\a.py -NewName b.py",
+            [("src/a.py", "deleted"), ("src/b.py", "created")],
+        ),
+        (r'cd "C:\x\" && del a.py', [(r"C:\x\a.py", "deleted")]),
+        (r'copy a.py "C:\x\"', [("a.py", "read"), (r"C:\x\a.py", "created")]),
+        (r"del %USERPROFILE%\a.py", [("~/a.py", "deleted")]),
+    ],
+)
+def test_commands_of_windows_name_the_files_that_they_change(
+    command: str, effects: list[tuple[str, str]]
+) -> None:
+    r"""A new name stands in the folder of the old one, and `\"` ends a path."""
+    assert list(file_effects(command)) == effects
 
 
 def test_a_script_piped_into_powershell_is_parsed_as_the_command():

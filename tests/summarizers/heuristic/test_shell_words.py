@@ -59,6 +59,12 @@ def test_shell_words_operators_and_comments_are_parsed(command, files):
 
 
 def test_a_command_is_named_without_its_comments():
+    for before in (
+        *(". venv/bin/activate && ", "set -euo pipefail; ", "set -e\n", "pushd x && "),
+        *("export A=b C='d e'; ", "cd x\n. env.sh\n"),
+    ):
+        assert name_command(f"{before}pytest -q") == "pytest -q"
+    assert name_command("set PATH=x") == "set PATH=x"
     assert name_command("# Run them all.\npytest -q | tail -5  # again") == "pytest -q"
     assert has_more("sleep 5 & rm a.py") and not has_more("pytest 2>&1")
 

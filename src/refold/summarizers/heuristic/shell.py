@@ -70,13 +70,9 @@ _EDITORS = frozenset({"sed", "perl", "ruby", "yq"})
 """Programs that can edit files in place."""
 _SCRIPT = re.compile(r"-\w*[ef]")
 _WRITES = {
-    "touch": "created",
-    "tee": "modified",
-    "write": "created",
-    "truncate": "modified",
-    "rm": "deleted",
-    "unlink": "deleted",
-}
+    "touch": "created", "tee": "modified", "write": "created", "truncate": "modified",
+    "rm": "deleted", "unlink": "deleted",
+}  # fmt: skip
 _LOOKING_PROGRAMS = frozenset({
     "cat", "bat", "gc", "head", "tail", "less", "more", "ls", "gci", "gi", "grep", "egrep", "rg", "sls", "select", "measure", "find", "sed", "awk", "echo", "cd", "pwd", "wc", "nl", "tree", "type", "tr", "xxd", "od",
     "which", "where", "dir", "sleep", "true", "date", "whoami", "hostname", "uname", "df", "du", "ps", "env", "id", "jq", "diff", "stat", "file", "sort", "uniq", "cut", "fd", "ag", "printf", "export", "set",
@@ -145,7 +141,7 @@ _OF_WINDOWS = {
     "get-content": "cat", "gc": "cat", "type": "cat", "set-content": "write", "out-file": "write", "add-content": "tee", "tee-object": "tee", "new-item": "touch", "ni": "touch",
 }  # fmt: skip
 _PATH_FOLLOWS = re.compile(
-    r"-(?:(?:literal|file|pspath)?path|dest\w*|name|raw|force|recurse|wait|nonewline|append|verbose|passthru)",
+    r"-(?:(?:literal|file|pspath)?path|dest\w*|(?:new)?name|raw|force|recurse|wait|nonewline|append|verbose|passthru)",
     re.IGNORECASE,
 )
 """Options of PowerShell commands that a path or no value follows."""
@@ -506,9 +502,11 @@ def _effects_of_program(words: Words) -> Iterator[FileEffect]:
         paths = operands if program != "touch" or "directory" not in map(str.lower, rest) else []
     if program in {"mv", "cp"} and len(paths) >= 2:
         *sources, target = paths
+        if words[0].lower() in {"ren", "rename-item"} and (folder := split_path(sources[0])[0]):
+            target = folder + target
         yield from ((path, "deleted" if program == "mv" else "read") for path in sources)
         names = [target]
-        if (folder := target.rstrip("/")) != target or len(sources) > 1:
+        if (folder := target.rstrip("/\\")) != target or len(sources) > 1:
             names = [f"{folder}/{split_path(path.rstrip('/'))[1]}" for path in sources]
         yield from ((name, "created") for name in names)
     elif program in _WRITES and "--cached" not in rest:

@@ -24,7 +24,7 @@ from refold.text.plain import (
 
 LONGEST_PATH = 500
 """Maximum number of characters of a directory's path."""
-_UNSURE = re.compile(r"[$`*?]|^-$|\\$")
+_UNSURE = re.compile(r"[$`*?]|^-$|^(?![A-Za-z]:).*\\$", re.DOTALL)
 """Signs that a directory differs from its spelling: variables, patterns, `cd -`, escaped blanks."""
 
 
@@ -41,7 +41,7 @@ class WorkingDir(NamedTuple):
     def name(self, path: str) -> str:
         """Return the one name of a file, wherever the command runs."""
         if not is_absolute(path) and not path.startswith("~"):
-            path = f"{self.here.rstrip('/')}/{path}" if self.here else path
+            path = self.here.rstrip("/\\") + f"/{path}" if self.here else path
             if self.folder and not is_absolute(path) and path[:1] not in {"~", UNKNOWN_FOLDER}:
                 path = f"{self.folder}/{path}"
         is_windows = path[1:3] == ":\\"
@@ -80,18 +80,18 @@ _HEREDOC = re.compile(
 """The mark of a heredoc, or what may open or close a quote, a substitution or a comment."""
 _ARRAY = re.compile(r"(?<![^\s;&|])[A-Za-z_]\w{0,39}\+?=\([^()]*+\)")
 """The assignment of an array to a shell variable. No line in it is a command."""
-_HOME = re.compile(r"\$(?:HOME|\{HOME\}|env:USERPROFILE)(?=[/\\])")
+_HOME = re.compile(r"(?:\$(?:HOME|\{HOME\}|env:USERPROFILE)|%USERPROFILE%)(?=[/\\])")
 _ENTERS = re.compile(
     r"(?<![\w-])(?:set|push)-location(?:\s{1,9}-(?:literal)?path)?(?=\s)", re.IGNORECASE
 )
 _EXPANDED = re.compile(r"[$`\\]")
 """Characters that a shell expands in a heredoc with an unquoted delimiter."""
 WORD = re.compile(
-    r"\"((?>(?:[^\"\\]|\\.?)*))\"?|'([^']*+)'?|(\d?>>?|<+-?|&&|(?<![&<>\d])&(?![&>\d])|\|\|?|;|\n)"
+    r"\"((?>[A-Za-z]:\\[^\"\n]*|(?:[^\"\\]|\\.?)*))\"?|'([^']*+)'?|(\d?>>?|<+-?|&&|(?<![&<>\d])&(?![&>\d])|\|\|?|;|\n)"
     r"|(?<![^\s;&|(])#[^\n]*+|\\\n|((?>(?:\\[ ](?=\S)|\\\\|(?<!\s[A-Za-z]:)\\[\"']|(?!\\\n)[^\s\"'<>|;&])+))",
     re.DOTALL,
 )
-"""A quoted word, an operator or a bare word (a group each), or none of these."""
+"""A quoted word (of a path with a drive `\\` is no escape), an operator, a bare word, or none."""
 APPLIES = "apply_patch"
 """The command that applies a patch in Codex's format."""
 PATCH_BEGINS = "*** Begin Patch"
@@ -416,7 +416,8 @@ TRIMMED = re.compile(r"(?>(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+
 _BOTH = "2>&1"
 ARGUMENT = r"(?>(?:\"[^\"\n]*+\"|'[^'\n]*+'|\\ |[^\s&;|\"'])+)"  # a word, perhaps with blanks
 _SETUP = re.compile(
-    rf"\A(?>(?:\s*(?:(?:cd(?:\s+/[dD])?|source|export)\s+{ARGUMENT}\s*(?:&&|;)\s*"
+    rf"\A(?>(?:\s*(?:(?>cd(?:\s+/[dD])?|pushd|source|\.|export|set(?=\s+[-+]))"
+    rf"(?>(?:[^\S\n]+{ARGUMENT})+)[^\S\n]*(?:&&|;|\n)\s*"
     r"|[A-Z_]+=(?:\$\([^()\n]*\)|\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'();&|]*)(?:\s*(?:&&|;)\s*|\s+)))*)"
 )
 BEFORE_RUN = re.compile(
@@ -521,8 +522,7 @@ def _find_start(words: Words) -> int:
 
 
 def without_setup(command: str) -> str:
-    """Return the command without leading `cd`, `source`, `export` and variables, and without
-    heredocs and comments."""
+    """Return the command without heredocs, comments, and leading set-up (`cd`, `export A=b`)."""
     command = without_heredocs(command[:MAX_COMMAND])
     command = WORD.sub(lambda word: word[0] if word.lastindex else "", command).strip()
     return _SETUP.sub("", command, count=1)
