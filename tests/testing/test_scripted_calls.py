@@ -6,9 +6,12 @@ import httpx
 import pytest
 
 from refold.testing.scripted_provider import Call, Reply, ScriptedProvider
+from refold.testing.scripted_replies import encode_reply, events
 from tests.support.sdks import LazyModule
 
-anthropic, genai, openai = map(LazyModule, ("anthropic", "google.genai", "openai"))
+anthropic, genai, openai, pydantic = map(
+    LazyModule, ("anthropic", "google.genai", "openai", "pydantic")
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -90,3 +93,35 @@ def test_a_request_for_a_gateway_page_is_not_recorded_by_the_provider() -> None:
         answer = httpx.post(f"{provider.url}/v1/chat/completions", json=body)
     assert "Yes." in answer.text
     assert [request.path for request in provider.received] == ["/v1/chat/completions"]
+
+
+STREAMS = {
+    "/v1/messages": ("anthropic.types", "RawMessageStreamEvent"),
+    "/v1/chat/completions": ("openai.types.chat", "ChatCompletionChunk"),
+    "/v1/responses": ("openai.types.responses", "ResponseStreamEvent"),
+    "/m:generateContent": ("google.genai.types", "GenerateContentResponse"),
+}
+
+
+@pytest.mark.parametrize("path", STREAMS)
+def test_streamed_events_have_the_fields_that_the_types_of_the_sdks_require(path: str) -> None:
+    """The SDKs themselves read events without checking them."""
+    module, name = STREAMS[path]
+    schema = pydantic.TypeAdapter(getattr(pytest.importorskip(module), name))
+    reply = Reply("Let me look.", reasoning="Hm.", calls=CALLS, usage=(100, 20, 40))
+    asked = {"model": "m", "stream_options": {"include_usage": True}}
+    streamed = b"".join(events(path, json.loads(encode_reply(reply, path, asked)), asked)).decode()
+    lines = [line[6:] for line in streamed.splitlines() if line.startswith("data: {")]
+    for event in map(json.loads, lines):
+        if event.get("type") != "ping":  # which Anthropic's SDK drops
+            schema.validate_python(event)
+
+
+def test_the_last_event_of_a_messages_stream_has_all_of_its_usage(upstream) -> None:
+    """As the API sends since 2025; it had the output's tokens alone."""
+    body = {"model": "m", "messages": ASK, "stream": True, "max_tokens": 9}
+    answer = httpx.post(f"{upstream.url}/v1/messages", json=body).text
+    lines = [line[6:] for line in answer.splitlines() if '"message_delta"' in line]
+    usage = json.loads(lines[-1])["usage"]
+    assert (usage["input_tokens"], usage["output_tokens"]) == (100, 20)
+    assert usage["cache_read_input_tokens"] == usage["cache_creation_input_tokens"] == 0

@@ -193,7 +193,7 @@ def _responses(reply: Reply, model: str) -> JsonObject:
         "tools": [],
         "usage": {
             "input_tokens": read,
-            "input_tokens_details": {"cached_tokens": cached},
+            "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
             "output_tokens": wrote,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": read + wrote,
@@ -320,6 +320,7 @@ def _stream_chat(answer: JsonObject, with_usage: Any) -> Iterator[bytes]:
         "object": "chat.completion.chunk",
         "created": 0,
         "model": answer["model"],
+        **({"usage": None} if with_usage else {}),
     }
 
     def chunk(delta: JsonObject, finish: str | None = None) -> bytes:
@@ -362,7 +363,8 @@ def _response_events(answer: JsonObject, begun: JsonObject) -> Iterator[tuple[st
         elif item["type"] == "function_call":
             place = {"item_id": item["id"], "output_index": at}
             yield "response.function_call_arguments.delta", {**place, "delta": item["arguments"]}
-            yield "response.function_call_arguments.done", {**place, "arguments": item["arguments"]}
+            whole = {"name": item["name"], "arguments": item["arguments"]}
+            yield "response.function_call_arguments.done", {**place, **whole}
         yield "response.output_item.done", {"output_index": at, "item": item}
     yield f"response.{answer['status']}", {"response": answer}
 
@@ -397,11 +399,7 @@ def _message_events(answer: JsonObject) -> Iterator[JsonObject]:
             yield {"type": "content_block_delta", "index": at, "delta": delta}
         yield {"type": "content_block_stop", "index": at}
     stop = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
-    yield {
-        "type": "message_delta",
-        "delta": stop,
-        "usage": {"output_tokens": answer["usage"]["output_tokens"]},
-    }
+    yield {"type": "message_delta", "delta": stop, "usage": answer["usage"]}
     yield {"type": "message_stop"}
 
 
@@ -431,4 +429,5 @@ def _stream_gemini(answer: JsonObject) -> Iterator[bytes]:
         last = at >= len(pieces) - 1
         chunk: JsonObject = {"index": 0, "content": {"role": "model", "parts": [piece]}}
         chunk |= {"finishReason": candidate["finishReason"]} if last else {}
-        yield event({**answer, "candidates": [chunk]} if last else {"candidates": [chunk]})
+        rest = answer if last else {"modelVersion": answer["modelVersion"]}
+        yield event({**rest, "candidates": [chunk]})
