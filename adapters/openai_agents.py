@@ -7,12 +7,24 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from agents import Agent, ModelSettings, RunConfig, Runner, SQLiteSession, function_tool
+from agents import (
+    Agent,
+    ModelResponse,
+    ModelSettings,
+    RunConfig,
+    Runner,
+    SQLiteSession,
+    Usage,
+    function_tool,
+)
 from agents.extensions import ToolOutputTrimmer
+from agents.mcp import MCPServerStdio
 from agents.models.openai_responses import OpenAIResponsesModel
 from agents.run import CallModelData, ModelInputData
+from mcp.types import Tool
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseTextDeltaEvent
+from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
 from adapters.framework import BUSY, IDLE, MODEL, Job, Regression, Talk, Timing
 from adapters.session import (
@@ -25,9 +37,11 @@ from adapters.session import (
     neutral_history,
     read_part,
 )
-from refold import Budget, Compactor, Message
+from refold import Budget, Compactor, Message, View
+from refold.adapters.hook import latest_view
 from refold.adapters.openai_agents import FORMAT, RefoldFilter
 from refold.codecs import openai_responses
+from refold.tokens.usage import Usage as ReadUsage
 
 PACKAGE = "openai-agents"
 
@@ -84,6 +98,69 @@ async def _stream(agent: Agent[Any], turn: Turn, options: dict[str, Any]) -> lis
         async for event in result.stream_events()
         if event.type == "raw_response_event" and isinstance(event.data, ResponseTextDeltaEvent)
     ]
+
+
+# --- what requests count, and what answers report -------------------------------------------------
+
+
+class ListedServer(MCPServerStdio):
+    """A server whose tools a run has listed."""
+
+    def __init__(self) -> None:
+        super().__init__({"command": "none"})
+
+    @property
+    def cached_tools(self) -> list[Tool]:
+        """One tool with a long description."""
+        fields = {"name": "search", "description": "word " * 500, "inputSchema": {"type": "object"}}
+        return [Tool.model_validate(fields)]
+
+
+def _check_tools() -> None:
+    """Hand-offs and the tools of MCP servers are sent, so they count."""
+    refold = RefoldFilter(Compactor(format=FORMAT))
+
+    def count(**fields: Any) -> int:
+        data = CallModelData(ModelInputData([_input_item()], ""), Agent("a", **fields), None)
+        return _view_of(refold, data).tokens
+
+    own = count()
+    helper = Agent("helper", handoff_description="word " * 500)
+    assert count(handoffs=[helper]) > own + 400, "a hand-off is not counted"
+    assert count(mcp_servers=[ListedServer()]) > own + 400, "a tool of a server is not counted"
+
+
+def _check_usage() -> None:
+    """The usage of an answer, cached tokens included, is reported for its view."""
+    refold = RefoldFilter(Compactor(format=FORMAT))
+    data = CallModelData(ModelInputData([_input_item()], ""), Agent("a"), None)
+    details = InputTokensDetails(cached_tokens=60, cache_write_tokens=10)
+    usage = Usage(1, 100, details, 20, OutputTokensDetails(reasoning_tokens=0), 120)
+
+    async def run() -> None:
+        await refold(data)
+        await refold.on_llm_end(None, data.agent, ModelResponse([], usage, None))
+
+    asyncio.run(run())
+    (report,) = refold.compactor.settings.reports.newest
+    assert report.usage == ReadUsage(100, 20, 60, 10), report.usage
+
+
+def _input_item() -> Any:
+    return {"role": "user", "content": "Look at part 7."}
+
+
+def _view_of(refold: RefoldFilter, data: CallModelData[Any]) -> View:
+    async def run() -> View | None:
+        await refold(data)
+        return latest_view.get()
+
+    view = asyncio.run(run())
+    assert view is not None, "the filter failed"
+    return view
+
+
+CHECKS = (_check_tools, _check_usage)
 
 
 # --- the SDK's own trimmer, and timings -----------------------------------------------------------

@@ -4,6 +4,7 @@
 the extra `openai-agents`.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from refold.adapters.hook import (
@@ -17,7 +18,7 @@ from refold.compactor.compactor import Compactor
 from refold.tokens.usage import Usage
 
 with explain_missing("openai-agents", "openai-agents"):
-    from agents import Agent, FunctionTool, ModelResponse, RunHooks
+    from agents import Agent, FunctionTool, Handoff, ModelResponse, RunHooks, handoff
     from agents.items import TResponseInputItem
     from agents.memory import Session, SessionSettings
     from agents.run import CallModelData, ModelInputData
@@ -68,18 +69,25 @@ class RefoldFilter(RunHooks[Any]):
 
 def _body(agent: Agent[Any], given: ModelInputData) -> dict[str, Any]:
     model = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", "")
-    tools = [
-        {
-            "type": "function",
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.params_json_schema,
-        }
-        for tool in agent.tools
-        if isinstance(tool, FunctionTool)
-    ]
+    names = ("name", "description", "parameters")
+    tools = [{"type": "function", **dict(zip(names, tool, strict=True))} for tool in _tools(agent)]
     request = {"model": model, "instructions": given.instructions, "tools": tools}
     return {**request, "input": list(given.input)}
+
+
+def _tools(agent: Agent[Any]) -> Iterator[tuple[str, str | None, Any]]:
+    """Yield name, description and schema of the agent's functions, of its hand-offs, and of MCP
+    tools as the run has listed them; to list them again would ask their servers."""
+    for tool in agent.tools:
+        if isinstance(tool, FunctionTool):
+            yield tool.name, tool.description, tool.params_json_schema
+    for target in agent.handoffs:
+        offer = target if isinstance(target, Handoff) else handoff(target)
+        yield offer.tool_name, offer.tool_description, offer.input_json_schema
+    for server in agent.mcp_servers:
+        for listed in getattr(server, "cached_tools", None) or ():  # not in older releases
+            schema = listed.model_dump(by_alias=True).get("inputSchema")
+            yield listed.name, listed.description, schema
 
 
 class RefoldSession:
