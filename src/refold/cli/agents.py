@@ -301,8 +301,8 @@ def _prepare_gemini(start: LaunchContext) -> AgentSettings:
     home = start.place("GEMINI_CLI_HOME") / ".gemini"
     settings = _read_settings(start, "GEMINI_CLI_SYSTEM_SETTINGS_PATH", "gemini-cli", home)
     login = first_text(settings, "security", "auth", "selectedType")
-    others = (f"GOOGLE_GENAI_USE_{kind}" for kind in ("GCA", "VERTEXAI"))
-    login = login or next((name for name in others if environment.get(name) == "true"), "")
+    switches = (f"GOOGLE_GENAI_USE_{kind}" for kind in ("GCA", "VERTEXAI"))
+    login = login or next((switch for switch in switches if environment.get(switch) == "true"), "")
     if login not in {"", "gemini-api-key", "gateway"}:
         raise ValueError(f"{login} has an address of its own: {_PASSED}")
     return AgentSettings({name: start.routes.through(start.first_variable([name], GEMINI))})
