@@ -29,8 +29,10 @@ import pytest
 from benchmarks.replay import expand_groups
 
 import refold
+from refold.budget.budget import Budget
 from refold.compactor.hooks import CompactionStarted, build_rows
 from refold.compactor.late_edits import STRIP_THINKING_BY
+from refold.compactor.run import compact_if_due
 from refold.core.view import View
 from refold.edits import Edit
 from refold.gateway.pipeline.request_kind import Cap
@@ -1099,6 +1101,20 @@ def test_a_history_is_cut_into_chunks_in_time_linear_in_its_length() -> None:
         return View.of(turn * many)
 
     assert grows(lambda view: list(Chunked(size=1).chunks(view)), talk, (500, 2_000)) <= WORST
+
+
+def test_the_chunks_of_a_history_are_summarised_in_time_linear_in_their_number() -> None:
+    """For each chunk everything around it was read: 400 messages took ten seconds."""
+
+    def talk(many: int) -> View:
+        turns = ((f"Mend part_{at}. " * 20, f"Part_{at} holds a lock. " * 20) for at in range(many))
+        return View.of([m for a, b in turns for m in (user(a), Message("assistant", (Text(b),)))])
+
+    def summarize(view: View) -> View:
+        return drive(compact_if_due(view, [Chunked(4)], Budget(0, 0))).view
+
+    assert len(summarize(talk(9)).visible_edits) == 5
+    assert grows(summarize, talk, (60, 240)) <= WORST
 
 
 def test_the_rules_of_requests_behind_a_summary_are_read_once() -> None:

@@ -10,7 +10,7 @@ from refold.messages import Message, Text, user
 from refold.models.driver import drive
 from refold.strategies import Summarize, SummarizeTo
 from refold.summarizers.model import ModelSummary
-from refold.summarizers.placement import MemoryContaining, TaggedOrBeginning, set_beside
+from refold.summarizers.placement import MemoryContaining, TaggedOrBeginning, set_field
 from refold.testing import ScriptedModel
 
 TALK = View.of(
@@ -67,5 +67,8 @@ def test_a_summarizer_that_is_no_dataclass_keeps_an_attribute_called_beside():
         beside = "a file"
 
     summarizer = Plain()
-    assert set_beside(summarizer, (user("x"),)) is summarizer and summarizer.beside == "a file"
-    assert set_beside(ModelSummary(), (user("x"),)).beside == (user("x"),)
+    assert (
+        set_field(summarizer, "beside", (user("x"),)) is summarizer
+        and summarizer.beside == "a file"
+    )
+    assert set_field(ModelSummary(), "beside", (user("x"),)).beside == (user("x"),)

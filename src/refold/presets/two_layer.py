@@ -40,7 +40,7 @@ from refold.strategies.whole_history import HistorySummary
 from refold.summarizers.forms import Form
 from refold.summarizers.model import ModelSummary, Prompt
 from refold.summarizers.model.prompt import in_tags
-from refold.summarizers.placement import PLACEMENTS, set_beside
+from refold.summarizers.placement import PLACEMENTS, set_field
 from refold.summarizers.tail import find_requests, find_unsummarized
 from refold.text.clip import gap
 from refold.text.summary_wrapper import TITLES, without_summary
@@ -229,7 +229,7 @@ class Titled:
         """Return the summary of `messages[start:stop]`, at most *max_tokens* tokens with title and
         wrapper."""
         room = max_tokens - view.profile.count(user(self.title))
-        write: Summarizer = set_beside(self.summarizer, self.beside)
+        write: Summarizer = set_field(self.summarizer, "beside", self.beside)
         summary = yield from write(view, start, stop, room)
         text = summary.text.strip().removeprefix(self.title).strip()
         return summary._replace(text=f"{self.title}\n{text}") if text else summary

@@ -3,7 +3,7 @@ of each chunk, or with facts."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from refold.core.strategy import Ending, Steps, Strategy, Summarizer, change_edits, full_repr
 from refold.core.view import View
@@ -12,7 +12,13 @@ from refold.errors import require_callable, require_callable_or_none, require_in
 from refold.summarizers.forms.facts import FACTS_PROMPT, Concept, FactSummary
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.model.prompt import Prompt, as_prompt
-from refold.summarizers.placement import MessageFilter, TaggedMemory, keep_before, summarize_span
+from refold.summarizers.placement import (
+    MessageFilter,
+    TaggedMemory,
+    keep_before,
+    set_field,
+    summarize_span,
+)
 from refold.summarizers.tail import find_unanswered, find_unsummarized
 
 
@@ -45,10 +51,13 @@ class HistorySummary:
         return result.ending
 
     def replace_spans(self, view: View, spans: Iterable[tuple[int, int]]) -> Steps:
-        """Propose a summary for each of *spans*, oldest first. Stop if no model answers."""
+        """Propose a summary for each of *spans*, oldest first, by rules from that span alone.
+
+        Stop if no model answers."""
+        alone = replace(self, summarizer=set_field(self.summarizer, "is_alone", True))
         worst: Ending | None = None
         for start, stop in spans:
-            ending = yield from self.replace_span(view, start, stop, start)
+            ending = yield from alone.replace_span(view, start, stop, start)
             worst = ending if ending and ending.outcome != "noop" else worst
             if ending and ending.outcome == "failed":
                 break
@@ -104,7 +113,9 @@ class Chunked(HistorySummary):
     It is retrospective and makes one edit for each chunk. A chunk that would end inside a tool
     group is extended to the group's end. Chunks that are already summarised stay, and the next run
     goes on behind them. The same messages are kept as by `WholeHistory`. A chunk whose summary
-    would not be smaller is left alone. Raises ValueError for a *size* or *max_tokens* under 1.
+    would not be smaller is left alone. `RuleSummary` summarises each chunk as things stood at its
+    end, since later chunks say what became of them. Raises ValueError for a *size* or *max_tokens*
+    under 1.
     """
 
     size: int = 10

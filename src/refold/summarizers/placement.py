@@ -348,18 +348,18 @@ class SpanResult(NamedTuple):
     ending: Ending | None = None
 
 
-def set_beside(summarizer: Any, messages: Sequence[Message]) -> Any:
-    """Return a copy of *summarizer* with its field `beside` set to *messages*; *summarizer* itself
-    if it is no dataclass with such a field."""
+def set_field(summarizer: Any, name: str, value: object) -> Any:
+    """Return a copy of *summarizer* with its field called *name* set to *value*; *summarizer*
+    itself if it is no dataclass with such a field."""
     settings = fields(summarizer) if is_dataclass(summarizer) else ()
-    has_beside = any(field.name == "beside" and field.init for field in settings)
-    return replace(summarizer, beside=messages) if has_beside else summarizer
+    has_field = any(field.name == name and field.init for field in settings)
+    return replace(summarizer, **{name: value}) if has_field else summarizer
 
 
 def tell_beside(summarizer: Summarizer, surroundings: Surroundings) -> Summarizer:
-    """Return *summarizer* with the messages around its summary as `beside` (`set_beside`). The
+    """Return *summarizer* with the messages around its summary as `beside` (`set_field`). The
     result raises TypeError if the summarizer does not return a `Summary`."""
-    write = set_beside(summarizer, (*surroundings.before, *surroundings.after))
+    write = set_field(summarizer, "beside", (*surroundings.before, *surroundings.after))
 
     def write_checked(view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
         run = write(view, start, stop, max_tokens)

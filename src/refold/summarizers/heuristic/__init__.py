@@ -65,6 +65,9 @@ class RuleSummary:
 
     beside: Sequence[Message] = field(default=(), repr=False)
     """Messages that are kept verbatim around the summary. Strategies set it."""
+    is_alone: bool = field(default=False, repr=False)
+    """Whether other messages around the summary are not read, because they will be hidden, too.
+    Strategies set it."""
 
     def __call__(
         self, view: View, start: int, stop: int, max_tokens: int
@@ -73,7 +76,8 @@ class RuleSummary:
         most *max_tokens* tokens. It is empty if nothing useful fits."""
         yield from ()
         count = view.profile.count
-        material = read_material(read_source(view, start, stop), self.beside)
+        material = read_material(read_source(view, start, stop, self.is_alone), self.beside)
+        material.state.is_latest_current &= not self.is_alone
 
         def write() -> str:
             return write_summary(material, max_tokens, lambda text: count(wrap_summary(text)))

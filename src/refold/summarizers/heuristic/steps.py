@@ -167,8 +167,8 @@ class Source(NamedTuple):
     """The session's working folder, if the client states it."""
 
 
-def read_source(view: View, start: int, stop: int) -> Source:
-    """Return the original messages of a span, and the earlier summaries of it."""
+def read_source(view: View, start: int, stop: int, is_alone: bool = False) -> Source:
+    """Return a span with its earlier summaries, and unless it *is_alone* the messages that stay."""
     messages = view.transcript.messages
     given = list(filter(None, view.base.map_cached(summary_in)[start:stop]))
     edited = [
@@ -203,8 +203,8 @@ def read_source(view: View, start: int, stop: int) -> Source:
         estimates[at] if own is messages[at] else _estimate_text(own)
         for at, own in zip(chain(positions, range(first, stop)), (*older, *hidden), strict=True)
     ]
-    later = read_own(range(stop, len(messages)))
-    shown = [*read_own(range(start)), *later]
+    later = [] if is_alone else read_own(range(stop, len(messages)))
+    shown = [] if is_alone else [*read_own(range(start)), *later]
     texts, folder = [text for text, _ in edited], find_folder(view_segments(view))
     changes = list(_join_effects(effects, folder))
     return Source(older, hidden, shown, later, texts, given, sizes, changes, folder)

@@ -21,7 +21,7 @@ from refold.summarizers.model.writer import (
     plan_job,
     with_record,
 )
-from refold.summarizers.placement import set_beside
+from refold.summarizers.placement import set_field
 from refold.text.plain import readable_text
 
 HEADINGS = (
@@ -137,7 +137,7 @@ class ModelSummary:
         reason = f"{result.text} ({result.detour})" if result.detour else result.text
         if self.fallback is None:
             return Summary("", Ending(outcome, reason))
-        write = set_beside(self.fallback, self.beside)
+        write = set_field(self.fallback, "beside", self.beside)
         summary = yield from write(job.view, job.start, job.stop, job.max_tokens)
         if not summary.text.strip():
             return Summary("", Ending(outcome, reason))
