@@ -117,12 +117,11 @@ MAX_WORD = 200
 _WORD = re.compile(r"[\w$@~./-]")
 _LAST_WORD = re.compile(r"(?<![\w$@~./-])[\w$@~./-]++\Z")
 _FIRST_WORD = re.compile(r"[\w$@~./-]++(?=[^\w$@~./-])")
-_STOP = re.compile(
-    r"[.!?。！？；](?:(?<=[。！？；])|(?<!\b\w\.\w\.)(?<!\b(?:vs|cf)\.)"
-    r"(?<!\b[A-Z][a-z]\.(?= \d))(?<!\b[A-Z][a-z]{2}\.(?= \d))[\"')\]]?\s+)"
+SENTENCE_END = re.compile(
+    r"[.!?。！？；](?:(?<=[。！？；])|(?<!\b\w\.\w\.)(?<!\b[A-Z]\.)(?<!\b(?:vs|cf|Mr|Ms|Dr|St|Hr|Fr|Sr)\.)"
+    r"(?<!\b(?:Mrs|Sra)\.)(?<!\bProf\.)(?<!\b[A-Z][a-z]\.(?= \d))(?<!\b[A-Z][a-z]{2}\.(?= \d))[\"')\]]?\s+)"
 )
-"""End of a sentence with the whitespace after it, except after abbreviations: `e.g`, `vs`,
-`Str`."""
+"""End of a sentence with the whitespace after it, but not of an abbreviation: `e.g`, `Dr`, `J`."""
 _CODE = re.compile(r"`[^`]+`")
 _MARK = re.compile(r"\s*(?:\\?[-*+•>#]+|\d{1,3}[.)、])\s+")
 
@@ -149,7 +148,7 @@ def split_line(line: str) -> Iterator[str]:
     masked, start = line, 0
     if "`" in line:
         masked = _CODE.sub(lambda code: "x" * len(code[0]), line)
-    stops = ((stop.start() + 1, stop.end()) for stop in _STOP.finditer(masked))
+    stops = ((stop.start() + 1, stop.end()) for stop in SENTENCE_END.finditer(masked))
     for end, behind in (*stops, (len(line), len(line))):
         mark = _MARK.match(line, start, end)
         if sentence := line[mark.end() if mark else start : end].strip():

@@ -127,6 +127,18 @@ def test_a_label_begins_with_a_whole_word():
     assert Rarity(asked, answers).find_label(answers[-1]).startswith("I'll ask")
 
 
+def test_a_title_or_an_initial_before_a_name_ends_no_sentence():
+    """`Never email Dr. Smith.` was the rule `Never email Dr.`, and the topic of a talk `Gallen`."""
+    line = "Never email Dr. Smith or J. R. Tolkien. Prof. Lee may know. Mrs. Jones, too."
+    assert [*split_line(line)] == [
+        "Never email Dr. Smith or J. R. Tolkien.",
+        "Prof. Lee may know.",
+        "Mrs. Jones, too.",
+    ]
+    asked, answers = ["I met Dr. Miller in St. Gallen."], ["Dr. Miller of St. Gallen is a surgeon."]
+    assert Rarity(asked, answers).find_label(asked[0]) == "St. Gallen"
+
+
 def test_a_sentence_does_not_end_before_the_number_of_a_street():
     assert [*split_line("Aachener Str. 112, Cologne. See No. 5 there.")] == [
         "Aachener Str. 112, Cologne.",

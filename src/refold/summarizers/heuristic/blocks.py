@@ -27,7 +27,7 @@ from refold.summarizers.heuristic.lexicon import (
 )
 from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, has_more, name_command
 from refold.summarizers.heuristic.steps import Step, is_stub
-from refold.text.clip import clip_scanned, one_line, split_line, without_mark
+from refold.text.clip import SENTENCE_END, clip_scanned, one_line, split_line, without_mark
 from refold.text.failures import find_error_lines
 from refold.text.json_values import iter_json_lines, parse_or_none, spell_cut
 from refold.text.plain import Span, count_bytes, is_question, iter_spans, iter_stretches, terms
@@ -468,7 +468,6 @@ MAX_LABEL_EXTENSION = 3
 """Characters by which a label may grow to the left, to complete its first word."""
 SHARED = 1.5
 """Bonus of each word that both sides use, so that a longer name beats a rare pair of letters."""
-_SENTENCE_ENDS = re.compile(r"[。！？]|[.!?]\s")
 
 
 class Rarity:
@@ -528,9 +527,9 @@ class Rarity:
         most = log(len(self.points) + 1) - self.limit
         best, total, begin, first, last = (0.0, 0, 0, 0), 0.0, 0, 0, 0
         for at, (start, stop, term) in enumerate(spans):
-            gap, last = text[last:start], stop
-            if gap != " " and _SENTENCE_ENDS.search(gap):
+            if text[last:start] != " " and SENTENCE_END.search(text, last, start):
                 total, first = 0.0, start
+            last = stop
             if at not in counting:
                 total, first = 0.0, stop
                 continue
