@@ -768,6 +768,19 @@ def test_neighbouring_entries_of_one_role_are_merged(
     assert codec.decode(merged, []).parts == joined
 
 
+def test_c3_merged_chat_messages_of_two_senders_say_who_wrote_what():
+    """The first name stood for both: Ben's words were Anna's, and a summary a person's."""
+    anna, ben = (
+        {"role": "user", "name": name, "content": f"I am {name}"} for name in ("Anna", "Ben")
+    )
+    merged = openai_chat.merge(openai_chat.merge({"role": "user", "content": "Summary"}, anna), ben)
+    texts = [block["text"] for block in merged.pop("content")]
+    assert texts == ["Summary", "Anna:", "I am Anna", "Ben:", "I am Ben"]
+    assert merged == {"role": "user"}
+    same = openai_chat.merge(anna, {**anna, "content": "I go"})
+    assert same["name"] == "Anna" and len(same["content"]) == 2
+
+
 def test_messages_that_do_not_fit_in_one_entry_are_refused():
     both = Message("assistant", (Text("a"), ToolCall("c", "f", "{}")))
     result = ToolResult("c", (Text("x"),))

@@ -422,7 +422,8 @@ def _patch_result(item: JsonObject, old: Message, message: Message) -> JsonObjec
 
 
 def merge(first: Wire, second: Wire) -> Wire:
-    """Merge two messages of one role. Raise `FormatError` for tool results."""
+    """Merge two messages of one role. Names that differ become texts before what each says. Raise
+    `FormatError` for tool results."""
     first, second = as_dict(first, "a chat message"), as_dict(second, "a chat message")
     if first.get("role") in ("tool", "function"):
         raise FormatError("two results of tools cannot share one chat message")
@@ -430,4 +431,11 @@ def merge(first: Wire, second: Wire) -> Wire:
     contents = (first.get("content"), second.get("content"))
     lists = (content for content in contents if content and isinstance(content, list))
     joined = {**second, **first, "content": next(lists, contents[0])}
+    if first.get("name") != second.get("name"):
+        both = [*_name_slots(first), *slots_of(first), *_name_slots(second), *slots_of(second)]
+        joined = without_keys(joined, "name")
     return with_slots(joined, [], [slot for slot in both if slot[0] in _LISTS])
+
+
+def _name_slots(item: JsonObject) -> list[Slot]:
+    return [("content", f"{name}:")] if (name := item.get("name")) and isinstance(name, str) else []

@@ -161,3 +161,11 @@ def test_a_heading_in_letters_that_only_a_pattern_takes_for_the_same_is_text(hea
     )
     assert HANDOVER.parse(f"## {heading}\n- b") is None
     assert f"## {heading}" in "\n".join(HANDOVER.parse(f"{text}\n## {heading}")["User preferences"])
+
+
+def test_a_repeated_entry_of_a_log_stands_where_it_was_repeated():
+    """It stayed at its first place, and was dropped before older news."""
+    first = Sections((("Done", ("Tests run.", "Docs written.")),))
+    merged = HANDOVER.merge(first, Sections((("Done", ("tests run", "Tag set.")),)))
+    assert merged["Done"] == ("Docs written.", "tests run", "Tag set.")
+    assert HANDOVER.shorten(merged)["Done"] == ("tests run", "Tag set.")

@@ -181,7 +181,7 @@ class SectionsForm:
         return self._sections(
             (
                 h.title,
-                new[h.title] if h.kind == "state" else merge_items(previous[h.title], new[h.title]),
+                latest_items((*(previous[h.title] if h.kind != "state" else ()), *new[h.title])),
             )
             for h in self.headings
         )
