@@ -755,3 +755,40 @@ def test_files_of_a_project_in_a_folder_called_build_are_shown(paths, shown):
     files = read_files(read_steps([message for pair in reads for message in pair]))
     text = render_current(files, (), Context([0.0] * 9, frozenset(), 0.0, ""), 4_000)
     assert (f"### {paths[0]}" in text) == shown
+
+
+@pytest.mark.parametrize("change", [
+    {"old_string": "1\n", "new_string": "", "replace_all": True},  # the end of the last line
+    {"old_string": "  ", "new_string": "\t", "replace_all": True},
+    {"old_string": "b = ", "new_string": "", "replace_all": True},  # blanks at ends are unknown
+])  # fmt: skip
+def test_an_edit_that_known_lines_cannot_place_makes_a_file_stale(change):
+    """What it changed was still shown as current."""
+    read = call("Read", "1\ta = 1\n2\tif a:\n3\t  b = 2\n4\tb = 1", file_path="a.py")
+    messages = [*read, *call("Edit", "Done.", file_path="a.py", **change)]
+    assert read_files(read_steps(messages))["a.py"].is_stale
+
+
+def test_an_old_text_that_ends_in_a_blank_matches_no_word_without_it():
+    """`y = ` was taken for `y =`, so that its blank stayed."""
+    change = {"file_path": "a.py", "old_string": "x = 1 \ny = ", "new_string": "y ="}
+    messages = [
+        *call("Read", "1\tx = 1 \n2\ty = 2", file_path="a.py"),
+        *call("Edit", "Done.", **change),
+    ]
+    assert [text for _, text in text_of(messages, "a.py")] == ["y =2"]
+
+
+def test_sed_changes_the_first_match_of_a_line_unless_told_otherwise():
+    """Every match was changed."""
+    read = shell("cat a.py", "x = x\nx = 1")
+    for script, first in (("1s/x/y/", "y = x"), ("1s/x/y/g", "y = y"), ("s/x/y/g", "y = y")):
+        messages = [*read, *shell(f"sed -i '{script}' a.py")]
+        assert text_of(messages, "a.py")[0] == (1, first)
+    [file] = read_files(read_steps([*read, *shell("sed -i 's/x/y/' a.py")])).values()
+    assert file.is_stale
+
+
+def test_sed_changes_no_line_behind_the_known_end():
+    messages = [*shell("cat a.py", "x = 1"), *shell("sed -i '6c\\\\z' a.py")]
+    assert text_of(messages, "a.py") == [(1, "x = 1")]

@@ -139,10 +139,9 @@ class Change(NamedTuple):
     anchor: str = ""
     """Line after which a patch applies, if it names one."""
     occurrences: int = 0
-    """Number of places within lines in which *old* changes, -1 for all; 0 if it is whole lines."""
+    """Places in lines where *old* changes: -1 all, -2 the first of each line; 0 whole lines."""
     lines: tuple[int, int] | None = None
-    """Numbers of the first and last line that the change replaces or edits. An insertion has the
-    last before the first."""
+    """First and last line that it replaces or edits. An insertion has the last before the first."""
 
 
 class CallEffect(NamedTuple):
@@ -541,7 +540,8 @@ def _read_edit(edit: re.Match[str], path: str) -> Change | None:
     old = _SED_ESCAPE.sub(r"\1", pattern)
     new = re.sub(r"(?<!\\)&", lambda _: old.replace("\\", r"\\"), new)
     rows = _split(_SED_ESCAPE.sub(_unescape, new))
-    return Change(path, (old,), rows, "", -1, (begin, end) if first else None)
+    count = -1 if edit[0].endswith("g") else 1 if first else -2
+    return Change(path, (old,), rows, "", count, (begin, end) if first else None)
 
 
 def is_look(effect: CallEffect) -> bool:

@@ -16,7 +16,6 @@ from refold.summarizers.heuristic.calls import RANGE, Change
 from refold.summarizers.heuristic.excerpts import Context
 from refold.summarizers.heuristic.identifiers import DEFINITION, find_names
 from refold.summarizers.heuristic.lexicon import find_leads
-from refold.summarizers.heuristic.shell import ALL
 from refold.summarizers.heuristic.shell_words import PATCH_BEGINS, find_first_line
 from refold.summarizers.heuristic.steps import Step, is_stub
 from refold.text.clip import clip_scanned
@@ -131,8 +130,7 @@ class CurrentFile:
 
 
 FolderChanges = dict[tuple[str, str], int]
-"""Last position at which a command affected all files in a folder, by the folder's name and the
-state: `changed` in an unknown way, or undone by git."""
+"""Last position of a command on all files of a folder, by its name and their state after it."""
 
 
 def read_files(steps: Iterable[Step]) -> dict[str, CurrentFile]:
@@ -182,8 +180,7 @@ def _is_end(name: str, path: str) -> bool:
 
 
 def _keep_possible_changes(step: Step) -> Step:
-    """Return a failed step with only the files that its command may have changed before it failed,
-    or that it found changed."""
+    """Return a failed step with only the files that it may have changed or found changed."""
     is_patch = PATCH_BEGINS in step.command  # which is not applied if it does not fit
     is_change = (step.exit_code and not is_patch) or _FOUND_CHANGED.search(step.text[:300])
     changed = step.effect.changed_files
@@ -197,7 +194,7 @@ def _keep_possible_changes(step: Step) -> Step:
 
 def _is_folder_changed(file: CurrentFile, marks: FolderChanges) -> bool:
     """Return whether a command affected all files, or this one's folders, since its last touch."""
-    names = (ALL, *(split_path(folder)[1] for folder in folders_of(file.path)))
+    names = (shell.ALL, *(split_path(folder)[1] for folder in folders_of(file.path)))
     states = ("changed", "restored", "stashed", "unstashed") if file.edits else ("changed",)
     return any(
         marks.get((name, state), -1) >= file.touched_at for name in names for state in states
@@ -293,8 +290,7 @@ def _lay_over(lines: Sequence[Numbered], read: list[Numbered]) -> list[Numbered]
 
 
 def _find_start(step: Step) -> int:
-    """Return the first line that a call reads, from its start or offset, else 1; 0 if it does not
-    show consecutive lines."""
+    """Return the first line that a call reads, else 1; 0 if it shows no consecutive lines."""
     if command := step.command:
         is_error = step.exit_code or _REFUSED.match(step.text)
         return 0 if is_error else find_first_line(command)
@@ -335,15 +331,19 @@ def _note_edit(file: CurrentFile, lines: Iterable[str], at: int) -> None:
 
 
 def _replace(file: CurrentFile, change: Change, at: int) -> None:
-    """Apply a change that may begin and end within known lines, if these hold its old text. Forget
-    the lines of a file that is too large or edited too often."""
-    old, new = "\n".join(change.old or ()), "\n".join(change.new)
+    """Apply a change that may begin and end within known lines, if these surely hold its old text:
+    blanks at their ends are unknown. Forget the lines of a file too large or edited too often."""
+    *rows, last = "\n".join(change.old or ()).split("\n")
+    old, new = "\n".join((*map(str.rstrip, rows), last)), "\n".join(change.new)
     whole = file.text  # line by line takes n * m steps if all are alike
-    old = old if old in whole else "\n".join(line.rstrip() for line in old.split("\n"))
     if _is_too_much(file, whole, old, new):
         file.lines, whole = [], ""
-    if not old.strip() or old not in whole:
-        _forget_part(file, old.split("\n"), change.new)
+    count = whole.count(old) if old.strip() else 0
+    is_open = old.endswith((" ", "\t")) or f"\n{whole}\n".count(old) > count
+    is_twice = change.occurrences == -2 and any(row.count(old) > 1 for row in whole.split("\n"))
+    if not count or is_twice or (is_open and change.occurrences < 0):
+        _forget_part(file, [*rows, last], change.new)
+        file.is_stale |= bool(count)
         return _note_edit(file, change.new, at)
     first, *pieces = whole.split(old, change.occurrences)
     height, behind = new.count("\n"), first.count("\n") + 1
@@ -363,12 +363,13 @@ def _edit_lines(file: CurrentFile, change: Change, first: int, last: int, at: in
     """Apply a change at line numbers, unless the file is stale. Forget a text that is too large."""
     old, new = "\n".join(change.old or ()), "\n".join(change.new)
     lines = [] if _is_too_much(file, file.text, old, new) else file.lines
-    if not file.is_stale:
+    if not file.is_stale and (not lines or min(first, last) <= lines[-1][0]):
         start, stop = bisect(lines, (first,)), bisect(lines, (last + 1,))
         placed, shift = list(enumerate(change.new, first)), len(change.new) - (last - first + 1)
         if old:
-            placed, shift = [(n, text.replace(old, new)) for n, text in lines[start:stop]], 0
-            file.is_stale = start < stop and placed == lines[start:stop]
+            part = lines[start:stop]
+            placed, shift = [(n, t.replace(old, new, change.occurrences)) for n, t in part], 0
+            file.is_stale = bool(part) and placed == part
         behind = [(number + shift, text) for number, text in lines[stop:]]
         file.lines = [*lines[:start], *placed, *behind]
     _note_edit(file, change.new, at)
@@ -377,11 +378,10 @@ def _edit_lines(file: CurrentFile, change: Change, first: int, last: int, at: in
 def _forget_part(file: CurrentFile, old: Sequence[str], new: Sequence[str]) -> None:
     """Forget the known lines among *old* rows that *new* ones replaced somewhere. If there are any,
     the file is stale. The first may begin within its line, and the last may end there."""
-    telling = {row for line in old if len(row := line.strip()) > 2}
-    parts = [row if (row := line.strip()) in telling else "\n" for line in (old[-1], old[0])]
-    begins, ends = parts if len(old) > 1 else ("\n", "\n")
-    lines = file.lines
-    texts = [text.strip() for _, text in lines]
+    stripped = [line.strip() for line in old]
+    telling = {row for row in stripped if len(row) > 2} or set(stripped)
+    ends, begins = (row if row in telling else "\n" for row in (stripped[0], stripped[-1]))
+    lines, texts = file.lines, [text.strip() for _, text in file.lines]
     held = [t in telling or t.startswith(begins) or t.endswith(ends) for t in texts]
     remaining = {line.strip() for line in new}
     rows = zip(lines, texts, held, strict=True)
@@ -416,9 +416,9 @@ def _put_lines(file: CurrentFile, change: Change, old: Sequence[str], behind: in
         placed = [(at, row.rstrip()) for at, row in enumerate(change.new, number)]
         file.lines = [*lines[:first], *placed, *((at + shift, text) for at, text in lines[stop:])]
         return place + sum(len(row.rstrip()) + 1 for row in change.new)
-    if file.numbers:
-        _forget_part(file, old or ("",), change.new)
-        file.is_stale = True
+    if old:
+        _forget_part(file, old, change.new)
+    file.is_stale |= bool(file.numbers)
     return behind
 
 
