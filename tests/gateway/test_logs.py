@@ -42,6 +42,17 @@ def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
     ]
 
 
+def test_a_handler_of_the_users_own_shows_why_a_request_was_not_handled(
+    caplog: pytest.LogCaptureFixture,
+):
+    """A gateway made in Python logs as its program does; it once showed the event alone."""
+    report_failure(Counters(), "anthropic", "internal", ValueError(SECRET))
+    assert "a request was not handled as usual  error='ValueError'" in caplog.messages[0]
+    assert "reason='internal'" in caplog.messages[0] and SECRET not in caplog.text
+    (line,) = lines(caplog, "a request was not handled as usual")
+    assert line["reason"] == "internal"
+
+
 def test_an_error_is_logged_with_its_type_and_location_but_no_message():
     with pytest.raises(ValueError, match=SECRET) as caught:
         int(SECRET)

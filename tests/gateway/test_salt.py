@@ -135,7 +135,7 @@ def test_c12_a_different_salt_file_is_kept_and_reported(
         assert file.read_bytes() == b"theirs"
         file.write_bytes(b"")
         restore_salt(config, MemoryStore())
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+    assert [record.event.partition(":")[0] for record in caplog.records] == [
         "another salt is kept with the store",
         "the salt cannot be kept",
     ]

@@ -329,7 +329,7 @@ def test_d3_law_an_agent_that_reads_hidden_files_again_does_not_loop(
     brakes = [
         record
         for record in caplog.records
-        if record.msg == "results that were fetched again are kept"
+        if getattr(record, "event", "") == "results that were fetched again are kept"
     ]
     assert sum(record.fields["results"] for record in brakes) == refetched > 0
     assert all(record.fields["tokens"] > 0 for record in brakes)

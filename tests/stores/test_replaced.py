@@ -198,9 +198,7 @@ def test_d7_a_gateway_reports_a_replaced_store_and_writes_its_edits_to_the_new_o
         way(path)
         assert driver(chat_request(61), "openai_chat", credential="a").edits == first.edits
         assert driver.count("store_replaced") == 1
-        messages = [
-            record.getMessage() for record in caplog.records if record.name == "refold.gateway"
-        ]
+        messages = [record.event for record in caplog.records if record.name == "refold.gateway"]
         assert messages == ["the store was deleted or replaced"]
         assert driver.run(driver.pipeline._outbox.flush())
     store.close()

@@ -109,9 +109,10 @@ class LineFormatter(logging.Formatter):
 
 
 def _event_of(record: logging.LogRecord) -> str:
-    """Return a message's first line, up to 500 characters. In asyncio's messages the other lines
-    quote exceptions."""
-    return record.getMessage().partition("\n")[0][:500]
+    """Return our event, or a message's first line, up to 500 characters. In asyncio's messages the
+    other lines quote exceptions."""
+    event: str = getattr(record, "event", "")
+    return event or record.getMessage().partition("\n")[0][:500]
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
@@ -135,8 +136,9 @@ def _request_pieces(fields: dict[str, Any]) -> list[str]:
 
 
 def log(event: str, level: int = logging.WARNING, **fields: Any) -> None:
-    """Log *event* with these *fields*."""
-    LOGGER.log(level, event, extra={"fields": fields})
+    """Log *event* with these *fields*. Handlers other than ours show both, too, on one line."""
+    pieces = [event, *(f"{name}={value!r}" for name, value in fields.items() if value)]
+    LOGGER.log(level, "%s", "  ".join(pieces), extra={"event": event, "fields": fields})
 
 
 def error_fields(error: BaseException) -> dict[str, Any]:

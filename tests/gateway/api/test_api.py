@@ -447,7 +447,9 @@ def test_a_preview_can_be_accepted_again_after_a_store_failure(
 
     store.save = failing
     assert read_refusal(at.post("accept", preview=name)) == (503, "store_failed")
-    fields = [record.fields for record in caplog.records if record.message == "operation"]
+    fields = [
+        record.fields for record in caplog.records if getattr(record, "event", "") == "operation"
+    ]
     assert [(each["operation"], each["message"]) for each in fields] == [("accept", "full")]
     store.save = save
     assert at.post("accept", preview=name).status_code == 200
@@ -881,5 +883,5 @@ def test_an_unforeseen_error_is_reported_without_its_text(at: ApiGateway, caplog
     at.served.gateway.pipeline.store.ledger_of = broken
     answer = at.get("history", session=at.session())
     assert read_refusal(answer) == (500, "fault") and SECRET not in answer.text
-    (line,) = [record for record in caplog.records if record.getMessage() == "operation"]
+    (line,) = [record for record in caplog.records if getattr(record, "event", "") == "operation"]
     assert line.fields["fault"].startswith("RuntimeError at ") and SECRET not in str(line.fields)

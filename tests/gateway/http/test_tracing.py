@@ -196,7 +196,7 @@ def test_an_unreachable_upstream_is_no_internal_error_in_the_log(caplog) -> None
     with caplog.at_level(logging.INFO, "refold.gateway"), Serving(app) as gateway:
         answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=chat(1), timeout=60)
     provider.shutdown()
-    (line,) = (record for record in caplog.records if record.getMessage() == "request")
+    (line,) = (record for record in caplog.records if getattr(record, "event", "") == "request")
     assert answer.status_code == 502
     assert line.levelno == logging.WARNING and "internal_error" not in line.fields
 

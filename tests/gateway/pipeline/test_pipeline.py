@@ -423,7 +423,7 @@ def test_a_store_that_is_down_stops_no_request(caplog: pytest.LogCaptureFixture)
         (line,) = (
             record.fields
             for record in caplog.records
-            if record.getMessage() == "a request was not handled as usual"
+            if getattr(record, "event", "") == "a request was not handled as usual"
         )
         assert (line["reason"], line["error"], line["api"]) == (
             "store",
