@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Literal, NamedTuple, get_args
 
 from refold.errors import EditError
-from refold.messages import Message
+from refold.messages import Message, is_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,20 @@ class Edit:
     """16 hex digits. Any unique prefix names the edit."""
 
     def __post_init__(self) -> None:
+        if not (
+            type(self.start) is type(self.stop) is int
+            and isinstance(self.tip, str)
+            and isinstance(self.by, str)
+        ):
+            raise TypeError(
+                "an edit hides whole positions and has texts as tip and `by`, not "
+                f"{self.start!r}, {self.stop!r}, {self.tip!r:.80} and {self.by!r:.80}"
+            )
+        if not (isinstance(self.insert, tuple) and all(map(is_message, self.insert))):
+            raise TypeError(
+                "an edit shows a tuple of messages whose parts hold texts, such as "
+                f"(refold.messages.user('...'),), not {self.insert!r:.200}"
+            )
         object.__setattr__(self, "id", edit_id(self.start, self.stop, self.tip, self.by))
 
 

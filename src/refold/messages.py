@@ -136,3 +136,25 @@ class Message:
 def user(text: str) -> Message:
     """Return a user message with one text."""
     return Message("user", (Text(text),))
+
+
+def is_message(value: object) -> bool:
+    """Return whether *value* is a message whose fields have the types that are declared, so that it
+    can be counted, hashed and stored."""
+    return (
+        isinstance(value, Message)
+        and isinstance(value.role, str)
+        and isinstance(value.parts, tuple)
+        and all(map(_is_part, value.parts))
+    )
+
+
+def _is_part(part: object) -> bool:
+    match part:
+        case Text() | Thinking() | ToolCall() | Opaque():
+            return all(isinstance(getattr(part, name), str) for name in part.__match_args__)
+        case ToolResult(id, content):
+            return (
+                isinstance(id, str) and isinstance(content, tuple) and all(map(_is_part, content))
+            )
+    return isinstance(part, Media)

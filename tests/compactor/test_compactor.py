@@ -576,7 +576,8 @@ def test_a_strategy_that_yields_something_else_than_edits_raises_type_error():
     for strategy in (speak, Local(), summarizer):
         compact = refold.Compactor([strategy], refold.Budget(1, 1))
         with pytest.raises(
-            TypeError, match=r"yields edits and asks, and .* yields 'F|returns a Summary, not str"
+            TypeError,
+            match=r"yields edits and asks, and .* yields 'F|returns a Summary of a text, not 'F",
         ):
             compact(talk)
 

@@ -397,7 +397,7 @@ def test_invalid_settings_are_refused(make) -> None:
 
 
 def test_a_scorer_that_returns_too_few_scores_is_refused() -> None:
-    with pytest.raises(ValueError, match="gave 1 scores for 2 messages"):
+    with pytest.raises(ValueError, match="gave no number for each of 2 messages"):
         score_messages(lambda view: [1.0], talk_of(user("x")))
 
 

@@ -35,7 +35,7 @@ def test_a_summarizer_that_returns_no_summary_raises_a_clear_type_error(strategy
         return value
 
     for summarizer in (summarize, lambda *_: value):
-        with pytest.raises(TypeError, match=r"returns a Summary, not (str|NoneType|type):"):
+        with pytest.raises(TypeError, match=r"returns a Summary of a text, not "):
             list(strategy(summarizer=summarizer)(TALK))
 
 

@@ -135,12 +135,12 @@ class Budget:
     def judge(self, moment: Moment) -> Check:
         """Return the level of a moment, with the threshold and the reason: those of `soft`, if that
         is given and `trigger` is not reached."""
-        hard = _as_trigger(self.trigger)(moment)
+        hard = moment.ask(_as_trigger(self.trigger))
         if hard.is_reached:
             return _build_check("hard", moment, hard)
         if self.soft is None:
             return _build_check("none", moment, hard)
-        soft = _as_trigger(self.soft)(moment)
+        soft = moment.ask(_as_trigger(self.soft))
         return _build_check("soft" if soft.is_reached else "none", moment, soft)
 
     def check_usage(self, usage: Any, model: str = "") -> Check:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from refold.core.tool_groups import find_answers
 from refold.core.view import View
+from refold.errors import require_callable
 from refold.speakers import has_person, segment_messages
 from refold.tokens.model_table import Window
 
@@ -47,6 +48,13 @@ class Moment:
     """Seconds since 1970-01-01 UTC."""
     idle: float | None = None
     """Seconds since the previous request; None if unknown."""
+
+    def ask(self, trigger: "Trigger") -> "TriggerResult":
+        """Return the result of *trigger* for this moment. Raises TypeError if it is none."""
+        result = trigger(self)
+        if not isinstance(result, TriggerResult):
+            raise TypeError(f"a trigger returns a TriggerResult; {trigger!r} {result!r:.80}")
+        return result
 
 
 class TriggerResult(NamedTuple):
@@ -91,12 +99,8 @@ class Amount(Trigger):
         """Return whether the request has at least that many tokens."""
         at = self.tokens(moment.window)
         if at is None:
-            why = (
-                f"nothing is left of {moment.window.room} tokens"
-                if moment.window
-                else moment.window_source
-            )
-            return TriggerResult(False, f"{self!r} never fires: {why}")
+            used_up = moment.window and f"nothing is left of {moment.window.room} tokens"
+            return TriggerResult(False, f"{self!r} never fires: {used_up or moment.window_source}")
         return TriggerResult(moment.tokens >= at, f"{moment.tokens} of {at} tokens", at)
 
 
@@ -123,9 +127,8 @@ class Fraction(Amount):
     share: float
 
     def __post_init__(self) -> None:
-        _refuse_if(
-            not 0 < self.share <= 1, f"a share of the window lies between 0 and 1, not {self.share}"
-        )
+        is_share = 0 < self.share <= 1
+        _refuse_if(not is_share, f"a share of the window lies between 0 and 1, not {self.share}")
 
     def tokens(self, window: Window | None) -> int | None:
         """Return the share in tokens, rounded up; None without a window."""
@@ -134,11 +137,8 @@ class Fraction(Amount):
 
 @dataclass(frozen=True, slots=True)
 class Reserve(Amount):
-    """Reached when at most *count* tokens of the window are left for the answer.
-
-    If the model has a separate input limit, the reserve is subtracted from that instead, so that
-    there is headroom below whichever limit comes first.
-    """
+    """Reached when at most *count* tokens of the window, or of the model's separate input limit,
+    are left for the answer."""
 
     count: int = 20_000
 
@@ -183,10 +183,8 @@ class Turns(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class EveryN(Trigger):
-    """Reached every *steps* steps of the model since the last compaction, for snapshots.
-
-    A step is one answer of the model with its tool calls.
-    """
+    """Reached every *steps* steps (answers with their tool calls) of the model since the last
+    compaction, for snapshots."""
 
     steps: int
 
@@ -220,6 +218,9 @@ class Predicate(Trigger):
 
     test: Callable[[View], bool]
     name: str = "the predicate"
+
+    def __post_init__(self) -> None:
+        require_callable(test=self.test)
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Return whether the function returns true."""
@@ -257,7 +258,7 @@ class Any(_Combination):
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Return whether one is reached."""
-        results = [term(moment) for term in self.terms]
+        results = [moment.ask(term) for term in self.terms]
         hits = [result for result in results if result.is_reached]
         return _combine(bool(hits), hits or results, hits)
 
@@ -268,7 +269,7 @@ class All(_Combination):
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Return whether all are reached."""
-        results = [term(moment) for term in self.terms]
+        results = [moment.ask(term) for term in self.terms]
         missed = [result for result in results if not result.is_reached]
         return _combine(not missed, missed or results, results)
 

@@ -24,6 +24,7 @@ from refold.text.summary_wrapper import summary_in
 CODECS: tuple[Codec, ...] = (openai_chat, anthropic, openai_responses, gemini, bedrock)
 """All codecs. Of those that fit equally well the first is used: messages of text are a chat."""
 
+_CODEC_NAMES = [name for name in vars(Codec) if not name.startswith("_")]
 _LOOKS = (3, SAMPLE)
 """Numbers of entries that are tried first; all are read only if these do not decide."""
 _CLEAR_LEAD = 3
@@ -48,6 +49,9 @@ def fields_of(format: str | Codec | None) -> tuple[str, ...]:
     for an unknown name."""
     if isinstance(format, str):
         format = _by_name(format)
+    missing = [name for name in _CODEC_NAMES if not hasattr(format, name)]
+    if format is not None and missing:
+        raise FormatError(f"{format!r} is no codec: it has no {', '.join(missing)}")
     return FIELDS if format is None else (format.FIELD, *FIELDS)
 
 

@@ -11,12 +11,7 @@ from refold.budget.triggers import LastAttempt, Moment
 from refold.codecs.codec import Codec, Payload
 from refold.codecs.detect import is_certain, open_payload
 from refold.codecs.json_text import JsonList
-from refold.compactor.conversations import (
-    ConversationState,
-    RequestHeader,
-    copy_json,
-    fingerprints,
-)
+from refold.compactor.conversations import ConversationState, RequestHeader, copy_json, fingerprints
 from refold.compactor.late_edits import (
     continues_assistant_message,
     edits_dropping_late_thinking,
@@ -146,8 +141,9 @@ def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0)
     """
     best: dict[int, tuple[int, Edit]] = {}
     for strategy in strategies:
+        proposed = set[Edit]()
         for edit in strategy(view, since):  # type: ignore[call-arg]  # local ones take `since`
-            require_step(edit, strategy)
+            require_step(edit, strategy, proposed)
             if isinstance(edit, Edit):
                 tokens = sum(map(view.profile.count, edit.insert))
                 if tokens < best.get(edit.start, (view.base.tokens(edit.start, edit.stop),))[0]:
@@ -218,6 +214,7 @@ def _with_header(
     count, model = settings.count, str(named or settings.model)[:LONGEST_NAME]
     rules = payload.codec.rules({**payload.body, "model": model or None})
     framing = count(user(""))
+    require_int(0, **{"the tokens that `count` gives for a message": framing})
     fixed = count_fixed(payload.system, payload.tools, lambda text: count(user(text)) - framing)
     profile, header = Profile(count, rules, fixed, model=model), RequestHeader.of(payload)
     if state is not None:

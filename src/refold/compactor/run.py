@@ -37,6 +37,7 @@ from refold.core.strategy import (
     advance,
     is_local,
     map_steps,
+    require_ending,
     require_step,
     with_goal,
 )
@@ -127,10 +128,10 @@ def _run(
     if not isinstance(run, Generator):
         raise TypeError(f"a strategy yields its edits; {strategy!r} returns {type(run).__name__}")
     stack, talk = view.edit_stack(), list[tuple[Ask, Answer | None]]()
-    applied, refused = list[tuple[str, int]](), list[str]()
+    applied, refused, proposed = list[tuple[str, int]](), list[str](), set[Edit]()
     is_early, local = make_premature_test(view), is_local(strategy)
     while not isinstance(step := advance(run, reply), End):
-        require_step(step, strategy)
+        require_step(step, strategy, proposed)
         reply = None
         if fits(view, stack):
             break
@@ -151,6 +152,7 @@ def _run(
             applied.append((step.id, stack.tokens_uncalibrated))
     run.close()
     ended = step.value if isinstance(step, End) else None
+    require_ending(ended, strategy)
     return view.with_stack(stack), _attempt(
         strategy, view, _ending(len(applied), refused, ended), applied, talk
     )

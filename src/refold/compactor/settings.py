@@ -77,8 +77,7 @@ class Settings:
     """Whether a model was given. It writes the first summary of default strategies."""
 
     def __post_init__(self) -> None:
-        for strategy in self.strategies:
-            _check_strategy(strategy)
+        list_strategies(self.strategies)
         require_budget(self.budget)
         methods = {name: getattr(self.store, name, None) for name in STORE_METHODS}
         if None in methods.values() or isinstance(self.store, type):
@@ -94,7 +93,9 @@ class Settings:
             raise ValueError(f"the salt must be a text, not {self.salt!r}")  # noqa: TRY004
         require_callable(count=self.count, clock=self.clock)
         require_callable_or_none(before=self.before, after=self.after, on_event=self.on_event)
-        require_callable_or_none(**{"the ledger's record": getattr(self.ledger, "record", None)})
+        if self.ledger is not None:
+            require_callable(**{"the ledger's record": getattr(self.ledger, "record", None)})
+        require_callable(**{"the reports' calibrate": getattr(self.reports, "calibrate", None)})
         require_callable(**{f"the store's {name}": method for name, method in methods.items()})
 
     @cached_property
@@ -159,24 +160,23 @@ class Settings:
 
 def list_strategies(strategies: Iterable[Strategy]) -> tuple[Strategy, ...]:
     """Return *strategies* as a tuple. Raises ValueError for a single strategy, a string or anything
-    else that cannot be iterated."""
+    else that cannot be iterated, and for an entry that is no strategy."""
     is_list = isinstance(strategies, Iterable) and not isinstance(strategies, str)
     if not is_list or callable(strategies):
         raise ValueError(f"strategies are given in a list, not as {strategies!r}")
-    return tuple(strategies)
-
-
-def _check_strategy(strategy: Strategy) -> None:
-    if isinstance(strategy, type) or not callable(strategy):
-        raise ValueError(  # noqa: TRY004 - as for all settings
-            "a strategy is given with its settings, such as ClearToolResults(keep=3), "
-            f"not as {strategy!r}"
-        )
-    if is_local(strategy) and not _accepts_since(strategy):
-        raise ValueError(
-            "a local strategy takes a view and `since`, where new messages begin; "
-            f"{strategy!r} does not"
-        )
+    listed = tuple(strategies)
+    for strategy in listed:
+        if isinstance(strategy, type) or not callable(strategy):
+            raise ValueError(  # noqa: TRY004 - as for all settings
+                "a strategy is given with its settings, such as ClearToolResults(keep=3), "
+                f"not as {strategy!r}"
+            )
+        if is_local(strategy) and not _accepts_since(strategy):
+            raise ValueError(
+                "a local strategy takes a view and `since`, where new messages begin; "
+                f"{strategy!r} does not"
+            )
+    return listed
 
 
 def _accepts_since(strategy: Strategy) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, fields, replace
 from types import FunctionType
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, final
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, final, get_args
 
 from refold.core.view import View
 from refold.edits import Edit, Outcome
@@ -165,7 +165,10 @@ class Strategy(Protocol):
 def with_goal(strategy: Strategy, goal: int) -> Strategy:
     """Return *strategy* aimed at *goal* tokens, if it has `aim_at`; otherwise *strategy*."""
     aim_at: Callable[[int], Strategy] | None = getattr(strategy, "aim_at", None)
-    return strategy if aim_at is None else aim_at(goal)
+    aimed = strategy if aim_at is None else aim_at(goal)
+    if not callable(aimed):
+        raise TypeError(f"aim_at returns a strategy, and that of {strategy!r} {aimed!r:.80}")
+    return aimed
 
 
 @dataclass(frozen=True)
@@ -206,10 +209,29 @@ def full_repr(strategy: Any) -> str:
     return f"{type(strategy).__name__}({', '.join(arguments)})"
 
 
-def require_step(step: Any, strategy: Strategy) -> None:
-    """Raise TypeError unless a strategy yielded an `Edit` or an `Ask`."""
+def require_step(step: Any, strategy: Strategy, proposed: set[Edit]) -> None:
+    """Raise TypeError unless a strategy yielded an `Ask`, or an `Edit` that it has not *proposed*
+    before. Its view does not change, so a loop until the view fits would never end."""
     if not isinstance(step, Edit | Ask):
         raise TypeError(f"a strategy yields edits and asks, and {strategy!r} yields {step!r:.80}")
+    if step in proposed:
+        raise TypeError(
+            f"{strategy!r} proposes edit {step.id} again: its view stays as it is while it runs"
+        )
+    if isinstance(step, Edit):
+        proposed.add(step)
+
+
+def require_ending(ending: Any, strategy: Strategy) -> None:
+    """Raise TypeError unless a strategy returned an `Ending` or None."""
+    if ending is not None and not (
+        isinstance(ending, Ending)
+        and ending.outcome in get_args(Outcome)
+        and isinstance(ending.reason, str)
+    ):
+        raise TypeError(
+            f"a strategy returns an Ending or nothing, and {strategy!r} returns {ending!r:.80}"
+        )
 
 
 def is_local(strategy: Strategy) -> bool:

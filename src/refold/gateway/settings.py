@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from refold.compactor.hooks import OnEvent
+from refold.compactor.settings import list_strategies
 from refold.core.strategy import Strategy
 from refold.errors import is_number, require_int, require_number
 from refold.gateway.exchange import APIS, HTTPException
@@ -130,6 +131,11 @@ class Settings:
     """Whether to lower a request's cap of output tokens to what the window leaves."""
 
     def __post_init__(self) -> None:
+        list_strategies(self.strategies or ())
+        if not isinstance(self.windows, Mapping):
+            raise ValueError(  # noqa: TRY004 - as for all settings
+                f"windows must map names of models to a Window, not {self.windows!r}"
+            )
         require_number(0.01, 1, soft=self.soft, hard=self.hard, target=self.target)
         for name, default in (("soft", SOFT), ("target", TARGET)):
             if getattr(self, name) == default > self.hard:

@@ -9,6 +9,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, TypeVar
 
 from refold.core.strategy import Answer, Ask, End, advance
+from refold.errors import is_number
 from refold.models.responses import answer_of_exception, strip_reasoning
 
 _log = logging.getLogger("refold")
@@ -186,11 +187,18 @@ def _run(reply: Any) -> Answer | None:
 def _as_answer(reply: Any) -> Answer | None:
     if isinstance(reply, str):
         return Answer(strip_reasoning(reply))
-    if reply is None or isinstance(reply, Answer):
+    if reply is None or (
+        isinstance(reply, Answer)
+        and isinstance(reply.text, str)
+        and is_number(reply.calls)
+        and is_number(reply.cost)
+    ):
         return reply
-    kind = type(reply).__name__
     return _error_answer(
-        TypeError(f"a model answers with an Answer, a text or None, not with {kind}")
+        TypeError(
+            "a model answers with an Answer of a text, with numbers as calls and cost, a text or "
+            f"None, not with {type(reply).__name__}"
+        )
     )
 
 

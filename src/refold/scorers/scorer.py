@@ -3,6 +3,7 @@ retention."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 
 from refold.core.profile import Profile
 from refold.core.view import View
@@ -20,12 +21,14 @@ dataclass with `__call__` does. That of a plain function has its address.
 
 
 def score_messages(scorer: Scorer, view: View) -> Sequence[float]:
-    """Return the scores by *scorer*. Raises ValueError unless there is one for each message."""
-    scores = scorer(view)
-    if len(scores) != len(view.transcript):
-        raise ValueError(
-            f"{scorer!r} gave {len(scores)} scores for {len(view.transcript)} messages"
-        )
+    """Return the scores by *scorer*. Raises ValueError unless there is a number for each
+    message."""
+    given, length = scorer(view), len(view.transcript)
+    scores = list(given) if isinstance(given, Iterable) else []
+    if len(scores) != length or not all(isinstance(score, Real) for score in scores):
+        raise ValueError(f"{scorer!r} gave no number for each of {length} messages: {given!r:.80}")
+    if any(score != score for score in scores):  # noqa: PLR0124 - only NaN differs from itself
+        raise ValueError(f"{scorer!r} gave NaN, which has no order, for one of {length} messages")
     return scores
 
 

@@ -364,10 +364,10 @@ def tell_beside(summarizer: Summarizer, surroundings: Surroundings) -> Summarize
     def write_checked(view: View, start: int, stop: int, max_tokens: int) -> Asking[Summary]:
         run = write(view, start, stop, max_tokens)
         summary = (yield from run) if isinstance(run, Generator) else run
-        if not isinstance(summary, Summary):
-            kind = type(summary).__name__
+        if not (isinstance(summary, Summary) and isinstance(summary.text, str)):
             raise TypeError(
-                f"a summarizer is a generator that returns a Summary, not {kind}: {write!r}"
+                "a summarizer is a generator that returns a Summary of a text, not "
+                f"{summary!r:.80}: {write!r}"
             )
         return summary
 

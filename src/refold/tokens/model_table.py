@@ -123,13 +123,13 @@ def find_window(model: str, given: int | Window | Windows | None = None) -> Wind
     """Return the window of *model*: *given*, or else from the table.
 
     *given* is a number of tokens, a `Window`, or a function of the name that returns either or
-    None; 0 switches the window off. The reason says where the window comes from, or why there is
-    none.
-    """
+    None; 0 switches the window off. The reason says where it comes from or why there is none."""
     if callable(given):
         given = given(model)
     if isinstance(given, Window):
         return WindowLookup(given, f"given as {given.room} tokens")
+    if given is not None and not isinstance(given, int):
+        raise ValueError(f"a window is a number of tokens, a Window or a function, not {given!r}")
     if given is not None:
         return (
             WindowLookup(Window(given), f"given as {given} tokens")
