@@ -147,6 +147,18 @@ def test_a_summary_of_anything_but_text_names_its_summarizer(text: Any):
         Compactor([strategy], BUDGET)(TALK)
 
 
+def test_a_summary_of_too_many_tokens_makes_no_edit():
+    talk = [
+        {"role": ("user", "assistant")[n % 2], "content": f"{n}: " + "words " * 400}
+        for n in range(12)
+    ]
+    strategy = Summarize(keep=1, max_tokens=500, summarizer=lambda *_: Summary("long " * 1_000))
+    view = Compactor([strategy], BUDGET)(talk)
+    assert view.payload == talk
+    assert view.attempts[0].outcome == "rejected"
+    assert view.attempts[0].reason.endswith("tokens, and may take 500")
+
+
 @pytest.mark.parametrize(
     "answer",
     [Answer(None), Answer(b"bytes"), Answer("text", cost="free"), Answer("text", calls=None)],

@@ -401,10 +401,14 @@ def summarize_span(
     if not text.strip():
         return SpanResult(False, ending)
     insert = surroundings.around_summary(text)
-    if sum(map(view.profile.count, insert)) >= shown:
+    written = sum(map(view.profile.count, insert))
+    if written >= shown:
         return SpanResult(
             False, Ending("rejected", "the summary is not smaller than what it stands for")
         )
+    if written - stay > max_tokens:
+        reason = f"the summary takes {written - stay} tokens, and may take {max_tokens}"
+        return SpanResult(False, Ending("rejected", reason))
     try:
         yield view.fold(start, stop, *insert, by=by)
     except EditError as error:  # a call and result among those that stay never paired (C3-6)
