@@ -38,7 +38,11 @@ PARTS = {
         "refold.adapters.opentelemetry",
     ],
     "Gateway": ["refold.gateway"],
-    "Tests of your own": ["refold.testing", "refold.testing.store_laws"],
+    "Tests of your own": [
+        "refold.testing",
+        "refold.testing.store_laws",
+        "refold.testing.scripted_provider",
+    ],
     "Errors": ["refold.errors"],
 }
 HEAD = """# Reference

@@ -31,6 +31,7 @@ from refold.messages import Media, Message, Part, Text, ToolCall, ToolResult
 from refold.rules.openai_chat import RULES
 from refold.rules.rule import Rules
 from refold.strategies import ClearToolResults, Summarize
+from refold.testing import check_codec
 from refold.text.json_values import canonicalize
 
 
@@ -121,6 +122,10 @@ def pages(turns: int = 12) -> list[dict[str, Any]]:
             {"hand": "kernel", "cells": [output]},
         ]
     return out
+
+
+def test_the_codec_keeps_the_laws() -> None:
+    check_codec(Notebook(), examples=[pages(), pages(1)[1:] + pages(1)[1:2] * 2])
 
 
 def test_an_entry_that_no_edit_touches_keeps_its_bytes() -> None:

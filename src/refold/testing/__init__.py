@@ -1,22 +1,26 @@
 """Tools for tests of code that uses or extends Refold: random transcripts, a scripted model, and
-the laws of strategies and stores.
+the laws of strategies, codecs and stores.
 
 `transcripts` needs `hypothesis` (the extra `testing`) and is imported on first use. The rest needs
 only Refold.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from refold import lazy_names
 from refold.budget.budget import Budget
+from refold.codecs.codec import Codec, Wire
+from refold.codecs.detect import open_payload
 from refold.compactor.loading import make_local_edits
 from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Strategy, is_local
 from refold.core.view import View
-from refold.messages import Message
+from refold.errors import FormatError
+from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.models.driver import drive
 from refold.rules.rule import Rules
 from refold.testing.store_laws import check_store
@@ -77,6 +81,67 @@ def check_strategy(
             _memoryless(bare, view, strategy)
 
 
+def check_codec(codec: Codec, *, examples: Iterable[Sequence[Wire]]) -> None:
+    """Check that *codec* keeps the laws on *examples*, each a list of entries; together they should
+    hold every kind of entry and two neighbours of each role.
+
+    Raises AssertionError with the name of the broken law: identity (an entry is patched with its
+    own message to itself), purity (no entry is changed), edits (an edited entry reads as it was
+    edited, and keeps unknown fields), summaries (an encoded text of each side is read back),
+    merging (two entries of one role are merged without loss, or `FormatError` is raised) and
+    pairing (no legal cut separates a call from its result).
+    """
+    for role in ("user", "assistant"):
+        summary = Message(role, (Text("A summary."),))
+        assert codec.decode(codec.encode(summary), ()) == summary, f"summaries: {role}"
+    for entries in examples:
+        payload, original = open_payload(list(entries), codec), repr(entries)
+        messages = payload.decode()
+        items = list(payload.iter_entries())
+        for at, (item, message) in enumerate(zip(items, messages, strict=True)):
+            _check_patch(codec, item, message, messages[:at])
+        for (first, before), (second, after) in pairwise(zip(items, messages, strict=True)):
+            if before.role == after.role:
+                _check_merge(codec, first, second, (before, after))
+        assert repr(entries) == original, "purity: an entry was changed"
+        cuts = codec.rules(payload.body).cuts(messages)
+        calls = {id: at for at, message in enumerate(messages) for id in message.calls}
+        for at, message in enumerate(messages):
+            for id in calls.keys() & set(message.results):
+                apart = cuts.intersection(range(calls[id] + 1, at + 1))
+                assert not apart, f"pairing: a cut at {min(apart)} separates {id!r} from its result"
+
+
+def _check_patch(codec: Codec, item: Wire, message: Message, prior: Sequence[Message]) -> None:
+    assert codec.patch(item, message) == item, f"identity: {item!r:.200}"
+    edited = replace(message, parts=tuple(map(_edit_part, message.parts)))
+    assert codec.decode(codec.patch(item, edited), prior) == edited, f"edits: {item!r:.200}"
+    if isinstance(item, dict):
+        patched = codec.patch({**item, "unknown": 1}, edited)
+        assert patched.get("unknown") == 1, f"edits: an unknown field is lost of {item!r:.200}"
+
+
+def _edit_part(part: Part) -> Part:
+    match part:
+        case Text():
+            return Text("Edited.")
+        case ToolCall():
+            return replace(part, arguments='{"edited":true}')
+        case ToolResult():
+            return replace(part, content=(Text("Edited."),))
+    return part
+
+
+def _check_merge(codec: Codec, first: Wire, second: Wire, pair: Sequence[Message]) -> None:
+    try:
+        merged = codec.decode(codec.merge(first, second), ())
+    except FormatError:
+        return
+    assert merged.calls == pair[0].calls + pair[1].calls, f"merging: calls of {first!r:.200}"
+    assert merged.results == pair[0].results + pair[1].results, f"merging: results {first!r:.200}"
+    assert all(message.text in merged.text for message in pair), f"merging: texts {first!r:.200}"
+
+
 def _valid(bare: View, view: View) -> None:
     rules = bare.profile.rules
     before = {(v.rule, v.subject) for v in rules.check(bare.messages)}
@@ -96,4 +161,11 @@ def _memoryless(bare: View, at_once: View, strategy: Strategy) -> None:
 
 __getattr__ = lazy_names(__name__, {"random_transcripts": ("transcripts",)})[1]
 
-__all__ = ["ScriptedModel", "check_store", "check_strategy", "proposals", "transcripts"]
+__all__ = [
+    "ScriptedModel",
+    "check_codec",
+    "check_store",
+    "check_strategy",
+    "proposals",
+    "transcripts",
+]

@@ -57,6 +57,7 @@ class Received:
 
 
 Script = Sequence[str | Reply] | Callable[[Received], str | Reply]
+"""Replies in order, the last repeated, or a function of each request. A text is a `Reply` of it."""
 
 
 @dataclass
