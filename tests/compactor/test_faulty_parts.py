@@ -193,7 +193,7 @@ class Due(Trigger):
     "combine", [lambda due: due, lambda due: due | Tokens(9), lambda due: due & Tokens(9)]
 )
 def test_a_trigger_without_a_result_is_named(result: Any, combine: Callable[[Trigger], Trigger]):
-    with pytest.raises(TypeError, match=r"a trigger returns a TriggerResult; Due\(\) "):
+    with pytest.raises(TypeError, match=r"a trigger returns a TriggerResult, not .*: Due"):
         Compactor([], Budget(combine(Due(result)), 50))(TALK)
     with pytest.raises(TypeError, match="a trigger returns a TriggerResult"):
         Compactor([], Budget(1_000_000, 50, soft=Due(result)))(TALK)

@@ -53,7 +53,7 @@ class Moment:
         """Return the result of *trigger* for this moment. Raises TypeError if it is none."""
         result = trigger(self)
         if not isinstance(result, TriggerResult):
-            raise TypeError(f"a trigger returns a TriggerResult; {trigger!r} {result!r:.80}")
+            raise TypeError(f"a trigger returns a TriggerResult, not {result!r:.80}: {trigger!r}")
         return result
 
 
