@@ -141,10 +141,11 @@ def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0)
     """
     best: dict[int, tuple[int, Edit]] = {}
     for strategy in strategies:
-        proposed = set[Edit]()
+        previous: Edit | None = None
         for edit in strategy(view, since):  # type: ignore[call-arg]  # local ones take `since`
-            require_step(edit, strategy, proposed)
+            require_step(edit, strategy, previous)
             if isinstance(edit, Edit):
+                previous = edit
                 tokens = sum(map(view.profile.count, edit.insert))
                 if tokens < best.get(edit.start, (view.base.tokens(edit.start, edit.stop),))[0]:
                     best[edit.start] = (tokens, edit)

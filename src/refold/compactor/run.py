@@ -128,11 +128,12 @@ def _run(
     if not isinstance(run, Generator):
         raise TypeError(f"a strategy yields its edits; {strategy!r} returns {type(run).__name__}")
     stack, talk = view.edit_stack(), list[tuple[Ask, Answer | None]]()
-    applied, refused, proposed = list[tuple[str, int]](), list[str](), set[Edit]()
+    applied, refused = list[tuple[str, int]](), list[str]()
     is_early, local = make_premature_test(view), is_local(strategy)
+    previous: Edit | Ask | None = None
     while not isinstance(step := advance(run, reply), End):
-        require_step(step, strategy, proposed)
-        reply = None
+        require_step(step, strategy, previous)
+        previous, reply = step, None
         if fits(view, stack):
             break
         if isinstance(step, Ask):

@@ -209,17 +209,15 @@ def full_repr(strategy: Any) -> str:
     return f"{type(strategy).__name__}({', '.join(arguments)})"
 
 
-def require_step(step: Any, strategy: Strategy, proposed: set[Edit]) -> None:
-    """Raise TypeError unless a strategy yielded an `Ask`, or an `Edit` that it has not *proposed*
-    before. Its view does not change, so a loop until the view fits would never end."""
+def require_step(step: Any, strategy: Strategy, previous: Edit | Ask | None) -> None:
+    """Raise TypeError unless a strategy yielded an `Ask`, or an `Edit` other than the *previous*
+    one. Its view does not change, so a loop until the view fits would never end."""
     if not isinstance(step, Edit | Ask):
         raise TypeError(f"a strategy yields edits and asks, and {strategy!r} yields {step!r:.80}")
-    if step in proposed:
+    if isinstance(step, Edit) and step == previous:
         raise TypeError(
             f"{strategy!r} proposes edit {step.id} again: its view stays as it is while it runs"
         )
-    if isinstance(step, Edit):
-        proposed.add(step)
 
 
 def require_ending(ending: Any, strategy: Strategy) -> None:

@@ -401,13 +401,12 @@ def summarize_span(
     if not text.strip():
         return SpanResult(False, ending)
     insert = surroundings.around_summary(text)
-    written = sum(map(view.profile.count, insert))
-    if written >= shown:
+    if sum(map(view.profile.count, insert)) >= shown:
         return SpanResult(
             False, Ending("rejected", "the summary is not smaller than what it stands for")
         )
-    if written - stay > max_tokens:
-        reason = f"the summary takes {written - stay} tokens, and may take {max_tokens}"
+    if (size := view.profile.count(wrap_summary(text))) > max_tokens:
+        reason = f"the summary takes {size} tokens, and may take {max_tokens}"
         return SpanResult(False, Ending("rejected", reason))
     try:
         yield view.fold(start, stop, *insert, by=by)
