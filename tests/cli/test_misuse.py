@@ -16,7 +16,7 @@ from refold.errors import FormatError
 from refold.session_files import demo_session, discover, read
 from refold.session_files.source import files_below
 from tests.support.children import act_as_nobody, default_signals
-from tests.support.command_line import digest, refold
+from tests.support.command_line import digest, refold, set_home
 
 
 @pytest.fixture
@@ -297,6 +297,31 @@ def test_symlinks_are_followed_only_if_the_pattern_names_them(tmp_path) -> None:
     assert below("x/*") == []
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["stats", "./loop"],
+        ["unroll", "loop", "--to", "8k", "-o", "traces.jsonl"],
+        ["check", "session.json", "--before", "loop"],
+        ["stats", "--last", "--project", "loop"],
+    ],
+    ids=" ".join,
+)
+def test_a_symlink_to_itself_is_reported_in_one_line(file, monkeypatch, command) -> None:
+    monkeypatch.chdir(file.parent)
+    Path("loop").symlink_to("loop")
+    set_home(monkeypatch, file.parent)
+    done = refold(*command)
+    assert done.code in {1, 2}
+    assert done.err.startswith("refold: ") and done.err.count("\n") == 1
+
+
+def test_output_may_replace_a_symlink_to_itself(file) -> None:
+    (file.parent / "loop").symlink_to("loop")
+    assert refold("compact", file, "--to", "10k", "-o", file.parent / "loop").code == 0
+    assert read(file.parent / "loop").messages
+
+
 # --- streams and signals ---------------------------------------------------------------------
 
 
@@ -316,6 +341,15 @@ def test_a_closed_standard_output_does_not_crash_a_command(file, command) -> Non
 def test_a_closed_standard_error_does_not_crash_a_command(file) -> None:
     assert shell("view none.json 2>&-", file.parent).returncode == 2
     assert shell("compact session.json --to 10k --dry-run >&- 2>&-", file.parent).returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+@pytest.mark.parametrize("command", ["stats session.json", "view session.json --payload", "--help"])
+def test_output_to_a_full_disk_is_one_line_and_exit_code_2(file, monkeypatch, command) -> None:
+    """Python's second attempt to write, at exit, once printed an exception and made it 120."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    done = shell(f"{command} > /dev/full", file.parent)
+    assert (done.returncode, done.stderr) == (2, "refold: No space left on device\n")
 
 
 @pytest.mark.parametrize("command", ["stats -", "compact - --to 10k"])

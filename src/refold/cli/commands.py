@@ -50,9 +50,10 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except (BrokenPipeError, SystemExit):  # rich turns the first into the second
-        terminal.discard_output()
+        terminal.flush_output()
         return 141
     except (RefoldError, OSError, ImportError) as error:  # ImportError says which extra is missing
+        terminal.flush_output()
         terminal.warn(error_text(error))
     except (RecursionError, MemoryError) as error:
         terminal.warn(f"the input is too deep or too large to work on ({type(error).__name__})")

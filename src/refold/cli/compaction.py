@@ -299,9 +299,11 @@ def protect_edits(output: str | None, sessions: Iterable[EditedSession]) -> None
     """Raise `click.UsageError` if *output* is a file of edits or drafts."""
     if not output or output == "-":
         return
-    target = Path(output).resolve()
+    target = os.path.realpath(output)
     for edited in sessions:
-        if target in {path.resolve() for path in (edited.place, draft_path(edited)) if path}:
+        if target in {
+            os.path.realpath(path) for path in (edited.place, draft_path(edited)) if path
+        }:
             raise click.UsageError(f"{output} is where edits or drafts are kept")
 
 

@@ -1,5 +1,6 @@
 """The sessions that a command works on."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -177,7 +178,7 @@ class Inputs:
         if not self.paths:
             chosen = choose_on_machine(self.project, self.gateway_store, last=self.last)
             return list(map(_target_of, chosen))
-        targets = dict[tuple[Path, str], Target]()
+        targets = dict[tuple[str, str], Target]()
         for target in (target for path in self.paths for target in self._targets_in(path)):
             targets.setdefault(target.key, target)
         return list(targets.values())
@@ -251,9 +252,9 @@ class Target(NamedTuple):
     """Name typed on the command line; empty if it is the file."""
 
     @property
-    def key(self) -> tuple[Path, str]:
+    def key(self) -> tuple[str, str]:
         """File and id, the same however the file is named."""
-        return Path(self.path).resolve(), self.id
+        return os.path.realpath(self.path), self.id
 
 
 def _target_of(session: FoundSession) -> Target:

@@ -139,8 +139,9 @@ def write_output(output: str, data: bytes) -> None:
         terminal.write(data)
         return
     path = draft = Path(output)
-    if (path.is_file() or not path.exists()) and os.access(path.resolve().parent, os.W_OK):
-        path = path.resolve()  # a pipe is written directly
+    target = Path(os.path.realpath(path))
+    if (path.is_file() or not path.exists()) and os.access(target.parent, os.W_OK):
+        path = target  # a pipe is written directly
         draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         draft.write_bytes(data)

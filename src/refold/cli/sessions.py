@@ -87,7 +87,7 @@ def choose_on_machine(project: str | None, store: str, *, last: bool) -> list[Fo
     """Return the sessions of the directory *project* and below, or all if it is None. With *last*
     return only the latest. If no client's file matches, use a gateway's sessions whose messages are
     kept. Raises `FormatError`, `StoreError`."""
-    folder = Path(project).resolve() if project is not None else None
+    folder = Path(os.path.realpath(project)) if project is not None else None
     files = [
         file for file in list_files() if folder is None or Path(file.cwd).is_relative_to(folder)
     ]

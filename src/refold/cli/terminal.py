@@ -174,11 +174,12 @@ def _open_sink() -> TextIO:
     return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8", closefd=False)
 
 
-def discard_output() -> None:
-    """Redirect what Python flushes at exit to the null device, since nobody reads it."""
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, sys.stdout.fileno())
-    os.close(sink)
+def flush_output() -> None:
+    """Write what is buffered. If that is impossible, discard it: Python tries again at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(_open_sink().fileno(), sys.stdout.fileno())
 
 
 # --- printing --------------------------------------------------------------------------------
@@ -201,8 +202,7 @@ def warn_all(texts: Iterable[str]) -> None:
 
 def print_json(document: Any) -> None:
     """Print one JSON document on standard output, safe for a terminal."""
-    text = json.dumps(document, ensure_ascii=False, indent=2).translate(_ESCAPED)
-    write(f"{text}\n".encode())
+    write(json.dumps(document, ensure_ascii=False, indent=2).translate(_ESCAPED).encode() + b"\n")
 
 
 def write(data: bytes) -> None:

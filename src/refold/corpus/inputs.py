@@ -8,6 +8,7 @@ same in every run.
 import codecs
 import gzip
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -196,14 +197,14 @@ def list_inputs(paths: Iterable[str]) -> list[Path]:
 
     Raises `FormatError` for a path that matches nothing.
     """
-    files = dict[Path, Path]()
+    files = dict[str, Path]()
     for path in paths:
         places = [path] if Path(path).exists() else sorted(glob(path, recursive=True))  # noqa: PTH207 - may be absolute
         below = [file for place in places for file in _files_in(Path(place))]
         if not below:
             raise FormatError(f"{path}: no such file, and no data below or like it")
         for file in below:
-            files.setdefault(file.resolve(), file)
+            files.setdefault(os.path.realpath(file), file)
     return list(files.values())
 
 
