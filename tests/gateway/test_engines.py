@@ -206,8 +206,9 @@ def test_an_engine_that_did_not_answer_is_not_told_of_an_end() -> None:
     config = Config(upstreams=(upstream,), store=":memory:", settings=settings, salt=b"s")
     app = create_gateway(config)
     with Serving(app) as gateway:
-        with pytest.raises(HTTPError, match="502"):
+        with pytest.raises(HTTPError, match="502") as refusal:
             urllib.request.urlopen(f"{gateway.url}/v1/chat/completions", LONG)
+        refusal.value.close()
         time.sleep(0.2)
         assert app.pipeline.counters.get("engine_ends") == 0
 
