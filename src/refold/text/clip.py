@@ -118,10 +118,10 @@ _WORD = re.compile(r"[\w$@~./-]")
 _LAST_WORD = re.compile(r"(?<![\w$@~./-])[\w$@~./-]++\Z")
 _FIRST_WORD = re.compile(r"[\w$@~./-]++(?=[^\w$@~./-])")
 SENTENCE_END = re.compile(
-    r"[.!?。！？；](?:(?<=[。！？；])|(?<!\b\w\.\w\.)(?<!\b[A-Z]\.)(?<!\b(?:vs|cf|Mr|Ms|Dr|St|Hr|Fr|Sr)\.)"
+    r"[.!?。！？；](?:(?<=[。！？；])|(?<!\b\w\.\w\.)(?<!\b(?:vs|cf|Mr|Ms|Dr|St|Hr|Fr|Sr)\.)"
     r"(?<!\b(?:Mrs|Sra)\.)(?<!\bProf\.)(?<!\b[A-Z][a-z]\.(?= \d))(?<!\b[A-Z][a-z]{2}\.(?= \d))[\"')\]]?\s+)"
 )
-"""End of a sentence with the whitespace after it, but not of an abbreviation: `e.g`, `Dr`, `J`."""
+"""End of a sentence with the whitespace after it, but not of an abbreviation: `e.g`, `Dr`."""
 _CODE = re.compile(r"`[^`]+`")
 _MARK = re.compile(r"\s*(?:\\?[-*+•>#]+|\d{1,3}[.)、])\s+")
 
