@@ -32,7 +32,7 @@ def test_an_agent_searches_unfolds_and_previews(file) -> None:
     edit = edit_ids(file)[-1]
     session = {"session": str(file)}
     before = sorted(path.name for path in file.parent.iterdir())
-    names, (stats, hits, hidden, preview, wrong) = asyncio.run(
+    names, (stats, hits, hidden, preview, wrong, impossible) = asyncio.run(
         use(
             sdk,
             file,
@@ -42,6 +42,7 @@ def test_an_agent_searches_unfolds_and_previews(file) -> None:
                 ("unfold", {**session, "edit": edit}),
                 ("preview", {**session, "to": 4_000}),
                 ("unfold", {**session, "edit": "zz"}),
+                ("stats", {"session": "a\0b"}),
             ],
         )
     )
@@ -53,6 +54,7 @@ def test_an_agent_searches_unfolds_and_previews(file) -> None:
     after = json.loads(preview.content[0].text)["tokens"]["after"]
     assert after <= 1.05 * 4_000, "a long latest exchange leaves the summary a twentieth"
     assert wrong.is_error and "zz" in wrong.content[0].text
+    assert impossible.is_error and "null byte" in impossible.content[0].text
     assert sorted(path.name for path in file.parent.iterdir()) == before
 
 

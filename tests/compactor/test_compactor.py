@@ -15,6 +15,7 @@ import refold
 from refold.budget.triggers import Fraction, Tokens
 from refold.compactor.conversations import MAX_CONVERSATIONS, put_lru
 from refold.compactor.late_edits import drop_invalidated_thinking
+from refold.memory import MemoryFlush
 from refold.messages import Message, ToolCall, user
 from refold.strategies import ClearToolResults, Summarize
 from refold.testing import ScriptedModel
@@ -536,6 +537,8 @@ def with_async(method):
         ({"store": refold.MemoryStore}, "the store must be one"),
         ({"budget": 100}, "the budget must be a refold.Budget"),
         ({"store": "refold.db"}, "the store must be one"),
+        ({"memory": "notes.db"}, "memory must be a refold.memory.MemoryFlush, not 'notes.db'"),
+        ({"memory": MemoryFlush}, "memory must be a refold.memory.MemoryFlush, not <class"),
         ({"model": 5}, "the model must be a name, such as 'claude-opus-5-5', not 5"),
         ({"salt": 3}, "the salt must be a text, not 3"),
         ({"format": "claude"}, "no format is called 'claude'; there are openai_chat, anthropic"),

@@ -44,13 +44,14 @@ def mcp() -> None:
 
 
 def _with_reasons(tool: Callable[..., str], failure: type[Exception]) -> Callable[..., str]:
-    """Return *tool* with expected errors (Refold's, click's, `OSError`) raised as tool errors."""
+    """Return *tool* with expected errors (Refold's, click's, `OSError`, `ValueError`) raised as
+    tool errors."""
 
     @wraps(tool)
     def call(*args: Any, **kwargs: Any) -> str:
         try:
             return tool(*args, **kwargs)
-        except (RefoldError, OSError, click.ClickException) as error:
+        except (RefoldError, OSError, ValueError, click.ClickException) as error:
             raise failure(str(error)) from error
 
     return call

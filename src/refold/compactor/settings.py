@@ -21,7 +21,7 @@ from refold.edits import Edit
 from refold.errors import is_number, require_callable, require_callable_or_none
 from refold.models.driver import call_safely
 from refold.scorers.scorer import Says
-from refold.stores.store import LedgerRow, LedgerStore, Store
+from refold.stores.store import LedgerRow, LedgerStore, Store, require_store
 from refold.strategies import (
     ClearThinking,
     ClearToolInputs,
@@ -46,7 +46,6 @@ _log = logging.getLogger("refold")
 
 # --- settings -------------------------------------------------------------------------------------
 
-STORE_METHODS = ("load", "save", "remove", "version")
 BY_HOOK = "refold hook"
 """`by` of an edit that shows what a client's model saw from the start."""
 
@@ -79,12 +78,7 @@ class Settings:
     def __post_init__(self) -> None:
         list_strategies(self.strategies)
         require_budget(self.budget)
-        methods = {name: getattr(self.store, name, None) for name in STORE_METHODS}
-        if None in methods.values() or isinstance(self.store, type):
-            raise ValueError(
-                "the store must be one, such as refold.SQLiteStore('refold.db'), "
-                f"not {self.store!r}"
-            )
+        require_store(self.store)
         if not isinstance(self.model, str):
             raise ValueError(  # noqa: TRY004 - as for all settings
                 f"the model must be a name, such as 'claude-opus-5-5', not {self.model!r}"
@@ -96,7 +90,8 @@ class Settings:
         if self.ledger is not None:
             require_callable(**{"the ledger's record": getattr(self.ledger, "record", None)})
         require_callable(**{"the reports' calibrate": getattr(self.reports, "calibrate", None)})
-        require_callable(**{f"the store's {name}": method for name, method in methods.items()})
+        if self.memory is not None and not hasattr(type(self.memory), "flush_hidden"):
+            raise ValueError(f"memory must be a refold.memory.MemoryFlush, not {self.memory!r}")
 
     @cached_property
     def local(self) -> tuple[Strategy, ...]:

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from threading import Lock
-from typing import Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from refold.edits import Edit, Outcome
+from refold.errors import require_callable
 
 
 class Store(Protocol):
@@ -117,6 +118,16 @@ class IndexedLedgerStore(LedgerStore, Protocol):
 
         Raises `StoreError`.
         """
+
+
+def require_store(store: Any) -> None:
+    """Raise ValueError unless *store* has the methods of a `Store`, none of them async."""
+    methods = {name: getattr(store, name, None) for name in ("load", "save", "remove", "version")}
+    if None in methods.values() or isinstance(store, type):
+        raise ValueError(
+            f"the store must be one, such as refold.SQLiteStore('refold.db'), not {store!r}"
+        )
+    require_callable(**{f"the store's {name}": method for name, method in methods.items()})
 
 
 # --- optional abilities of a store ------------------------------------------------------------

@@ -15,7 +15,7 @@ from refold import Budget
 from refold.codecs.detect import open_payload
 from refold.compactor.compactor import Compactor
 from refold.core.strategy import Answer, Ask
-from refold.gateway import Incoming, Outgoing
+from refold.gateway import Incoming, Outgoing, Pipeline, Settings
 from refold.gateway.exchange import REASONS
 from refold.gateway.metrics import Counters
 from refold.stores.store import MemoryStore
@@ -409,6 +409,12 @@ def test_no_retry_is_made_if_nothing_is_left_to_cut():
 
 
 # --- failing open ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store", [object(), MemoryStore, "refold.db"])
+def test_a_store_without_its_methods_is_refused_at_once(store: Any):
+    with pytest.raises(ValueError, match="the store must be one"):
+        Pipeline(Settings(), store)
 
 
 def test_a_store_that_is_down_stops_no_request(caplog: pytest.LogCaptureFixture):

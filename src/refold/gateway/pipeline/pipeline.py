@@ -31,7 +31,7 @@ from refold.gateway.pipeline.request_kind import parse_light_body, pass_light_re
 from refold.gateway.pipeline.turns import Progress, Resources, tenant_of
 from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker, Fallback
-from refold.stores.store import Store
+from refold.stores.store import Store, require_store
 
 
 class Pipeline:
@@ -40,8 +40,7 @@ class Pipeline:
 
     *closes* are called at the end, to close the store if nobody else uses it. *keep* is called
     after each save of edits and restores the salt, without which they cannot be found.
-    *ledger_writer* keeps the ledger.
-    """
+    *ledger_writer* keeps the ledger. Raises ValueError if *store* is none."""
 
     def __init__(
         self,
@@ -53,6 +52,7 @@ class Pipeline:
         closes: Iterable[Callable[[], None]] = (),
         keep: Callable[[], None] = lambda: None,
     ) -> None:
+        require_store(store)
         self.settings, self.store, self.ledger_writer = settings, store, ledger_writer
         self._closes, self._is_lost = tuple(closes), False
         self.counters = counters or Counters()
