@@ -859,6 +859,64 @@ def test_failed_loads_and_failed_actions_are_shown_and_can_be_retried(
     assert complaints(browser) == []
 
 
+def test_a_warning_and_a_late_error_stay_with_the_view_that_they_are_about(
+    browser: Browser, here: ApiGateway
+) -> None:
+    """The warning of an invalid link stayed above every later view, and the error of a session that
+    was left stood above the next one."""
+    is_warned = "return document.querySelector('#gone').checkVisibility()"
+    visit(browser, here)
+    browser.find("tr[data-id]")
+    browser.run("location.hash = '#/?sort=nothing'")
+    browser.wait("#gone", "there are latest")
+    browser.run("location.hash = '#/setup'")
+    browser.wait("main", "Point an agent")
+    assert not browser.run(is_warned)
+    browser.run(HOLD, "/api/session?")
+    browser.run("location.hash = arguments[0]", f"#/s/{'0' * 32}")
+    assert wait_for_script(browser, "held.length === 1")
+    browser.run("location.hash = '#/setup'")
+    browser.wait("main", "Point an agent")
+    browser.run("letGo(); return new Promise((done) => setTimeout(done, 300))")
+    assert not browser.run(is_warned) and "No such session" not in browser.text("main")
+    assert all("400 (Bad" in text or "404 (Not" in text for text in complaints(browser))
+
+
+def test_links_to_deleted_calls_show_the_session_and_edits_name_no_other_call(
+    browser: Browser,
+) -> None:
+    """Such a link led to an error and nothing else. An edit was said to be of the first call that
+    is still listed."""
+    with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
+        gateway = create_gateway(build_config(upstream, record="7d"))
+        served = stack.enter_context(Serving(gateway))
+        client = stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
+        at = ApiGateway(upstream, served, client)
+        for steps in (3, 40, 41, 42):
+            at.say(chat_request(steps), **AGENT)
+        [row] = wait_for_sessions(at, 1)
+        session = row["id"]
+        assert eventually(
+            lambda: (
+                len(at.get("session", session=session).json()["sizes"]) == 85
+                and len(at.get("session", session=session).json()["calls"]) == 4
+            )
+        )
+        visit(browser, at, f"#/s/{session}")
+        assert "automatic · call 2, " in browser.text(".fold .under")
+        writer = gateway.pipeline.ledger_writer
+        assert writer is not None
+        writer.calls.purge(at.get("session", session=session).json()["calls"][2][0])
+        visit(browser, at)
+        browser.find("tr[data-id]")
+        visit(browser, at, f"#/s/{session}/call/2")
+        assert "was deleted" in browser.wait(".past", "Show latest")
+        assert "automatic · " in browser.text(".fold .under")
+        assert "call" not in browser.text(".fold .under")
+        assert all("404 (Not" in text for text in complaints(browser))
+        browser.open("about:blank")
+
+
 def test_message_rows_are_updated_when_the_client_rewrites_its_history(
     browser: Browser, here: ApiGateway
 ) -> None:
@@ -1218,6 +1276,9 @@ def test_without_recorded_text_a_history_can_be_pasted_and_a_failed_undo_is_show
         browser.wait(".accept", "of 1 edit")
         assert "Each line below" in browser.text(".losses"), "who sends the text may read of it"
         session = ids["Claude Code"]
+        visit(browser, at, f"#/s/{session}?edit=%22]")
+        browser.find(".lines .fold")
+        assert not browser.run("return document.querySelector('#gone').checkVisibility()")
         visit(browser, at, f"#/s/{session}")
         assert "refold serve --record 7d" in browser.wait("main", "is not kept")
         assert "Summary of messages" in browser.text(".lines")

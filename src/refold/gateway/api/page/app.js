@@ -35,6 +35,7 @@ async function route() {
     if (kinds.includes(kind)) byId(id).setAttribute("aria-current", "page");
     else byId(id).removeAttribute("aria-current");
   }
+  if (!isOffline()) byId("gone").hidden = true; // a warning about what was shown before
   if (view && shown === name && view.update) {
     await guard(() => view.update({ path, query }));
     return;
@@ -55,22 +56,22 @@ async function route() {
     lastNews = Date.now() / 1000;
     begin();
     requestAnimationFrame(() => setTimeout(loadRest)); // after the first paint
-  });
+  }, place, route);
 }
 
 /** Preload the modules of sessions while the gateway answers: browsers cache a failed import. */
 const loadRest = () => Promise.all([SHOW.session(), SHOW.preview()]).catch(() => null);
 
-/** Run *act*. Show an error in *place* with a button that calls *again*, or without a *place* in or above the view. */
+/** Run *act*. Show an error in *place* with a button that calls *again*, or without a *place* above the view, unless the user has left it. */
 export async function guard(act, place = null, again = () => guard(act, place)) {
+  const current = main.firstElementChild;
   try {
     return await act();
   } catch (error) {
     if (error.name === "AbortError") return undefined;
     if (error.status === 401) askForToken(hasToken());
     else if (place) refuse(place, error, again);
-    else if (!main.firstElementChild?.children.length) refuse(main.firstElementChild ?? main, error, route);
-    else warn(`${error.message} This view may be out of date.`, "Try again", () => { byId("gone").hidden = true; catchUp(); });
+    else if (current?.isConnected) warn(`${error.message} This view may be out of date.`, "Try again", () => { byId("gone").hidden = true; catchUp(); });
     return undefined;
   }
 }
@@ -137,6 +138,8 @@ function stopFollowing() {
   following?.abort();
   following = null;
 }
+
+const isOffline = () => byId("live").classList.contains("off");
 
 /** Show whether the page is live. *why* is the gateway's message, if it sent one. */
 function tellState(state, why = "") {

@@ -29,7 +29,7 @@ function readSession(answer, call = 0) {
   const runs = [...Map.groupBy(smaller, (row) => row.run).values()]
     .filter((rows) => rows.some((row) => shown.has(row.edit) || !undone.has(row.edit)))
     .sort(([a], [b]) => a.when - b.when)
-    .map((rows, at) => ({ rows, number: at + 1, when: rows[0].when, call: callSince(calls, rows[0].when) || first + calls.length }));
+    .map((rows, at) => ({ rows, number: at + 1, when: rows[0].when, call: callSince(calls, rows[0].when) ?? first + calls.length }));
   const buried = runs.filter((run) => !run.rows.some((row) => shown.has(row.edit))); // hidden by later edits
   const numbers = new Map(runs.flatMap((run) => run.rows.map((row) => [row.edit, run.number])));
   const edits = answer.edits.map((edit) => ({ ...edit, number: numbers.get(edit.id) ?? 0, call: call || undefined }));
@@ -47,7 +47,7 @@ export async function showSession(root, route) {
     try {
       return readSession(await get("session", { session: id, call: call || undefined }), call);
     } catch (error) {
-      if (error.code !== "not_kept") throw error;
+      if (!["not_kept", "no_call"].includes(error.code)) throw error;
       missing = error.message;
       return load();
     }
@@ -162,7 +162,7 @@ export async function showSession(root, route) {
 
   /** Scroll to a message (`m7`) or an edit (`e` and its id), in a view that contains it. Return its row. */
   function showKey(name, focus = true) {
-    if (!scroller) return lines.querySelector(`[data-edit="${name.slice(1)}"]`);
+    if (!scroller) return lines.querySelector(`[data-edit="${CSS.escape(name.slice(1))}"]`);
     if (!scroller.items.some((item) => item.key === name)) {
       const isHidden = name.startsWith("m") && session.hidden.has(Number(name.slice(1)));
       change(isHidden ? "original" : name.startsWith("e") && view === "original" ? "sent" : view, "all");
@@ -346,7 +346,7 @@ export async function showSession(root, route) {
   if (target !== null && hasText) showKey(`m${Number(target)}`);
   else if (edit) showKey(`e${edit}`);
 
-  const changed = later(300, () => guard(refresh));
+  const changed = later(300, () => root.isConnected && guard(refresh));
   return {
     changed: (changes) => { if (changes.some((change) => change.session === id)) changed(); },
     key: onKey,

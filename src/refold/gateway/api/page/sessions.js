@@ -52,7 +52,7 @@ export async function showSessions(root, first) {
     return true;
   }
 
-  const refresh = later(250, () => guard(async () => {
+  const refresh = later(250, () => root.isConnected && guard(async () => {
     if (!await reload()) return;
     if (waits || !list) {
       paint();

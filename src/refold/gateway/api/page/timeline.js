@@ -172,8 +172,11 @@ export function systemRow({ session: { fixed: size }, largest, file }) {
     bar(size, size, largest, true), create("span", { class: "count" }, number(size)));
 }
 
-/** Return the number of the first call at or after *when*; 0 if there was none. */
-export const callSince = (calls, when) => calls.find((call) => call.time >= when)?.number ?? 0;
+/** Return the number of the first call at or after *when*; 0 if it may be a deleted one, undefined if there was none. */
+export function callSince(calls, when) {
+  const at = calls.findIndex((call) => call.time >= when);
+  return at === 0 && calls[0].number > 1 ? 0 : calls[at]?.number;
+}
 
 function editAbout(edit, session) {
   const { actor } = edit;
