@@ -159,6 +159,27 @@ def test_a_compaction_of_kimi_code_keeps_the_latest_requests_and_undo_drops_turn
     assert "context.new_kind" in session.problems[0].text
 
 
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_result_that_is_missing_from_a_session_of_kimi_code_drops_no_message(follows, tmp_path):
+    """What a person wrote while a call ran was held back for its result, and never came."""
+    answer = kimi_step("c", "content.part", part={"type": "text", "text": "Yes."})
+    *turn, _, end, _ = KIMI_TURN
+    records = [*turn, end, kimi_message("more"), *[answer] * follows]
+    session = session_files.read(put_kimi_code(tmp_path, *records))
+    assert [entry["content"] for entry in session.messages[5:]] == [
+        *(HURRY, "more"),
+        *["Yes."] * follows,
+    ]
+
+
+def test_an_answer_without_the_id_of_its_step_is_read_as_an_answer(tmp_path):
+    """It was added to what the person wrote; after an undo the session could not be read."""
+    records = [kimi_message("go"), kimi_step("", "content.part", part={"text": "Yes."})]
+    for before in ([], [*records, kimi_event("context.undo", count=1)]):
+        session = session_files.read(put_kimi_code(tmp_path, *before, *records))
+        assert [entry["content"] for entry in session.messages[1:]] == ["go", "Yes."]
+
+
 def test_continue_context_items_and_tool_states_are_read_into_the_messages(tmp_path):
     usage = {"prompt_tokens": 9, "completion_tokens": 2, "model": "m"}
     answer = {"role": "assistant", "content": "", "toolCalls": [CALL], "usage": usage}

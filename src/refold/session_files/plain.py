@@ -262,8 +262,8 @@ class _KimiContext:
     """Positions of what a person wrote."""
     waiting: list[Entry] = field(default_factory=list)
     """Messages that came before the results of open calls; they are sent after these."""
-    step: str = ""
-    """Id of the model's step that the latest answer belongs to."""
+    step: str | None = None
+    """Id of the model's step that the latest answer belongs to; None if there is none to add to."""
     answer_end: int = 0
 
     def add_message(self, message: Record) -> None:
@@ -301,15 +301,20 @@ class _KimiContext:
                 shown = [*notes[:1], *objects_in(parts), *notes[1:]]
                 session.answer(_kimi_content(shown), text_at(event, "toolCallId"))
                 if not session.open:
-                    waiting, self.waiting = self.waiting, []
-                    for message in waiting:
-                        self.add_message(message)
+                    self.end_calls()
             case "step.end" if usage := object_at(event, "usage"):
                 session.usage.append((self.answer_end, _kimi_usage(usage)))
+
+    def end_calls(self) -> None:
+        """Add what waits for results, of which some may be missing."""
+        waiting, self.waiting, self.session.open = self.waiting, [], []
+        for message in waiting:
+            self.add_message(message)
 
     def _find_answer(self, step: str) -> Entry:
         """Return the answer of this step, added if it is new."""
         if self.step != step:
+            self.end_calls()
             self.session.call(None, ())
             self.step, self.answer_end = step, self.session.position
         return self.session.messages[self.answer_end - 1]
@@ -335,7 +340,7 @@ class _KimiContext:
             session.compactions.pop()
         while session.usage and session.usage[-1][0] > place:
             session.usage.pop()
-        session.open, self.waiting, self.step = [], [], ""
+        session.open, self.waiting, self.step = [], [], None
 
 
 def _kimi_content(content: Any) -> Any:
@@ -385,6 +390,7 @@ def read_kimi_code(session: SessionBuilder) -> None:
                 context.undo(int_at(record, "count"))
             case _ if kind.startswith("context."):
                 session.unknown[kind] += 1
+    context.end_calls()
 
 
 KIMI_CODE_READER = file_reader(
