@@ -5,7 +5,9 @@ A codec makes them from a provider's wire form. The wire form itself stays in th
 (`refold.codecs.codec`), so an unedited message is never re-encoded.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import get_args, get_origin, get_type_hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +151,16 @@ def is_message(value: object) -> bool:
     )
 
 
-def _is_part(part: object) -> bool:
-    match part:
-        case Text() | Thinking() | ToolCall() | Opaque():
-            return all(isinstance(getattr(part, name), str) for name in part.__match_args__)
-        case ToolResult(id, content):
-            return (
-                isinstance(id, str) and isinstance(content, tuple) and all(map(_is_part, content))
-            )
-    return isinstance(part, Media)
+_TYPES = {
+    kind: [(name, get_origin(hint) or hint) for name, hint in get_type_hints(kind).items()]
+    for kind in get_args(Part)
+}
+"""Names and types of the fields of each part."""
+
+
+def _is_part(part: object, kinds: Collection[type] = get_args(Part)) -> bool:
+    return (
+        type(part) in kinds
+        and all(isinstance(getattr(part, name), kind) for name, kind in _TYPES[type(part)])
+        and all(_is_part(item, get_args(Content)) for item in getattr(part, "content", ()))
+    )

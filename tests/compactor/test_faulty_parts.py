@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from refold import Budget, Compactor, Edit, MemoryStore, Message, Text, View, ga
 from refold.budget.triggers import Fraction, Predicate, Tokens, Trigger, TriggerResult
 from refold.core.strategy import Answer, Ending, Summary
 from refold.errors import FormatError
-from refold.messages import ToolCall, ToolResult, user
+from refold.messages import Media, ToolCall, ToolResult, user
 from refold.models import as_model
 from refold.scorers.scorer import order_least_first, score_messages
 from refold.stores import SQLiteStore
@@ -56,6 +57,11 @@ class Mine:
         (Message("assistant", (ToolCall("c", "read", {"path": "a.py"}),)),),
         (Message("tool", (ToolResult("c", "a text"),)),),
         (Message("tool", (ToolResult("c", (Text(5),)),)),),
+        (Message("tool", (ToolResult("c", error=1),)),),
+        (Message("tool", (ToolResult("c", name=None),)),),
+        (Message("tool", (ToolResult("c", (ToolCall("d", "read", "{}"),)),)),),
+        (Message("user", (Media("image", mime=None),)),),
+        (Message("user", (Media("image", width=1.5),)),),
         (Message(None, (Text("a text"),)),),
     ],
     ids=repr,
@@ -128,6 +134,12 @@ def test_a_scorer_of_anything_but_a_number_for_each_message_is_named(scores: Any
 
     with pytest.raises(ValueError, match=r"^<function .*score at .* 12 messages"):
         order_least_first(score, view, range(12))
+
+
+def test_a_score_is_anything_that_a_float_can_be_made_of():
+    """Decimals, and the numbers of NumPy and PyTorch, are none to `numbers.Real`."""
+    view, scores = Compactor([], BUDGET)(TALK), [Decimal(n) for n in range(12)]
+    assert order_least_first(lambda view: scores[::-1], view, range(3)) == [2, 1, 0]
 
 
 def test_a_scorer_may_be_a_generator_and_must_not_be_async():
@@ -253,3 +265,5 @@ def test_a_gateway_refuses_faulty_parts_when_its_settings_are_made():
             gateway.Settings(strategies=strategies)
     with pytest.raises(ValueError, match="windows must map names of models to a Window, not"):
         gateway.Settings(windows={"m": 9_000}.get)
+    strategies = [Summarize()]
+    assert gateway.Settings(strategies=iter(strategies)).strategies == (Summarize(),)

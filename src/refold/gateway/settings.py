@@ -131,7 +131,8 @@ class Settings:
     """Whether to lower a request's cap of output tokens to what the window leaves."""
 
     def __post_init__(self) -> None:
-        list_strategies(self.strategies or ())
+        if self.strategies is not None:
+            object.__setattr__(self, "strategies", list_strategies(self.strategies))
         if not isinstance(self.windows, Mapping):
             raise ValueError(  # noqa: TRY004 - as for all settings
                 f"windows must map names of models to a Window, not {self.windows!r}"

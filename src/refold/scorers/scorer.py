@@ -3,7 +3,7 @@ retention."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
+from typing import SupportsFloat
 
 from refold.core.profile import Profile
 from refold.core.view import View
@@ -25,7 +25,7 @@ def score_messages(scorer: Scorer, view: View) -> Sequence[float]:
     message."""
     given, length = scorer(view), len(view.transcript)
     scores = list(given) if isinstance(given, Iterable) else []
-    if len(scores) != length or not all(isinstance(score, Real) for score in scores):
+    if len(scores) != length or not all(isinstance(score, SupportsFloat) for score in scores):
         raise ValueError(f"{scorer!r} gave no number for each of {length} messages: {given!r:.80}")
     if any(score != score for score in scores):  # noqa: PLR0124 - only NaN differs from itself
         raise ValueError(f"{scorer!r} gave NaN, which has no order, for one of {length} messages")
