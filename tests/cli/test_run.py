@@ -181,6 +181,17 @@ def test_a_table_of_other_providers_among_codexs_arguments_is_no_obstacle(tmp_pa
     for named in ('{openai={base_url="http://x"}}', '{"openai".base_url="http://x"}'):
         with pytest.raises(ValueError, match="-c model_providers="):
             lead("codex", tmp_path, "-c", f"model_providers={named}")
+    lead("codex", tmp_path, "-c", "model_providers=5")  # Codex itself refuses that
+
+
+def test_settings_too_deep_to_read_are_an_error_of_one_line(tmp_path: Path) -> None:
+    write(tmp_path / ".gemini/settings.json", "[" * 100_000)
+    with pytest.raises(ValueError, match=r"settings\.json is no JSON"):
+        lead("gemini", tmp_path)
+    lead("codex", tmp_path, "-c", "x=" + "[" * 100_000)
+    write(tmp_path / ".codex/config.toml", "x = " + "[" * 100_000)
+    with pytest.raises(ValueError, match=r"config\.toml is no TOML"):
+        lead("codex", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def parse_json(text: str, name: str) -> JsonObject:
         text = ignored.sub(lambda found: found[1] or "", text)
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} is no JSON: {error}") from error
     return value if isinstance(value, dict) else {}
 
@@ -176,7 +176,7 @@ def read_toml(path: Path) -> JsonObject:
     """Return the content of a TOML file; empty if there is none. Raises ValueError."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig")) if path.is_file() else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no TOML: {error}") from error
 
 
@@ -265,7 +265,7 @@ def _prepare_codex(start: LaunchContext) -> AgentSettings:
     key = f"model_providers.{name}.base_url"
     addresses = (key, "openai_base_url") if name == "openai" else (key,)
     for option, value in options.items():  # these win over ours
-        is_other = option == "model_providers" and name not in value
+        is_other = option == "model_providers" and name not in object_at(value)
         if not is_other and any(f"{address}.".startswith(f"{option}.") for address in addresses):
             raise ValueError(f"-c {option}=... is given: {_PASSED}")
     url = dig(config, "model_providers", name, "base_url")
@@ -284,7 +284,7 @@ def _read_toml_option(text: str) -> tuple[str, Any]:
     key, _, value = text.partition("=")
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except ValueError:
+    except (ValueError, RecursionError):
         return key.strip(), value.strip().strip("\"'")
 
 
