@@ -325,12 +325,13 @@ def test_the_home_folder_is_inferred_if_paths_show_exactly_one() -> None:
         (r'cd "C:\x\" && del a.py', [(r"C:\x\a.py", "deleted")]),
         (r'copy a.py "C:\x\"', [("a.py", "read"), (r"C:\x\a.py", "created")]),
         (r"del %USERPROFILE%\a.py", [("~/a.py", "deleted")]),
+        (r'git commit -m "x:\"a\" b" && rm y.py', [("y.py", "deleted")]),
     ],
 )
 def test_commands_of_windows_name_the_files_that_they_change(
     command: str, effects: list[tuple[str, str]]
 ) -> None:
-    r"""A new name stands in the folder of the old one, and `\"` ends a path."""
+    r"""A new name stands in the folder of the old one, and `\"` ends a path, but no other text."""
     assert list(file_effects(command)) == effects
 
 

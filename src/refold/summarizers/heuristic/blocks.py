@@ -527,7 +527,7 @@ class Rarity:
         most = log(len(self.points) + 1) - self.limit
         best, total, begin, first, last = (0.0, 0, 0, 0), 0.0, 0, 0, 0
         for at, (start, stop, term) in enumerate(spans):
-            if text[last:start] != " " and SENTENCE_END.search(text, last, start):
+            if text[last:start] != " " and SENTENCE_END.search(text, last, start + 1):
                 total, first = 0.0, start
             last = stop
             if at not in counting:
