@@ -407,3 +407,16 @@ def test_conformance_9_summaries_merged_into_a_message_are_recognised_again():
     )
     assert asked == ["1:5", "5:8"]
     assert summary_in(chunks.messages[0]) == "S1\n\nS2\n\nS3\n\nS4"
+
+
+class Pairs(Chunked):
+    """A strategy of a user's own whose constructor takes fewer settings."""
+
+    def __init__(self) -> None:
+        Chunked.__init__(self, size=2)
+
+
+def test_a_subclass_with_a_constructor_of_its_own_summarises_chunks() -> None:
+    """It was copied with the settings of its base class, which raised TypeError."""
+    view = View.of([m for n in range(9) for m in (user(f"{n}? " * 90), assistant(f"{n}. " * 90))])
+    assert drive(compact_if_due(view, [Pairs()], Budget(0, 0))).view.visible_edits

@@ -3,7 +3,7 @@ of each chunk, or with facts."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from refold.core.strategy import Ending, Steps, Strategy, Summarizer, change_edits, full_repr
 from refold.core.view import View
@@ -40,13 +40,16 @@ class HistorySummary:
         require_int(1, max_tokens=self.max_tokens)
         require_callable(summarizer=self.summarizer, memory=self.memory)
 
-    def replace_span(self, view: View, start: int, stop: int, since: int) -> Steps:
+    def replace_span(
+        self, view: View, start: int, stop: int, since: int, is_alone: bool = False
+    ) -> Steps:
         """Propose a summary of `messages[since:stop]`, beside what is kept, for
-        `messages[start:stop]`."""
+        `messages[start:stop]`; if it *is_alone*, by rules from these alone."""
         memory = self.memory if self.preserve_memory else None
-        surroundings = keep_before(view, start, stop, memory)
+        surroundings, write = keep_before(view, start, stop, memory), self.summarizer
+        write = set_field(write, "is_alone", True) if is_alone else write
         result = yield from summarize_span(
-            view, surroundings, self.summarizer, self.max_tokens, repr(self), since
+            view, surroundings, write, self.max_tokens, repr(self), since
         )
         return result.ending
 
@@ -54,10 +57,9 @@ class HistorySummary:
         """Propose a summary for each of *spans*, oldest first, by rules from that span alone.
 
         Stop if no model answers."""
-        alone = replace(self, summarizer=set_field(self.summarizer, "is_alone", True))
         worst: Ending | None = None
         for start, stop in spans:
-            ending = yield from alone.replace_span(view, start, stop, start)
+            ending = yield from self.replace_span(view, start, stop, start, is_alone=True)
             worst = ending if ending and ending.outcome != "noop" else worst
             if ending and ending.outcome == "failed":
                 break
