@@ -22,7 +22,10 @@ TEST_COUNTS = re.compile(
     re.IGNORECASE,
 )
 """Counts of a test run."""
-_RAN_NONE = re.compile(r"\A(?!.*\b[1-9]\d* (?:pass|fail|error)).*\b0 passed\b")
+_RAN_NONE = re.compile(
+    r"\A(?:(?!.*\b[1-9]\d* (?:pass|fail|error)).*\b0 passed\b|running \d+ tests?\Z)"
+)
+"""A line of `cargo test` about tests that did not run or have yet to."""
 _DIGIT = re.compile(r"\d")
 _FRAME = " =-*~"
 """Characters that test runners draw around a line of counts."""
@@ -185,12 +188,12 @@ def _mark(text: str, cut: Gap, lines: list[str], name: str) -> str:
 _ERROR_LINE = re.compile(
     r"^(?:--- )?FAIL\b[^\n]{0,300}|^[^\n]{0,200}?(?:\b\w*(?:Error|Exception|Panic)\b\s*[:(](?!\s{0,3}0\b)|\berror(?:\[\w+\]|\s+TS\d+)?:|\bfatal:|\bFAILED\b|\bpanicked at\b|"
     rf"No such file|not found|[Pp]ermission denied|{_ERRORS_NAMED})[^\n]{{0,300}}"
-    r"|^npm (?:error|ERR!) (?:code )?E[A-Z]{3,}\b[^\n]{0,300}"
+    r"|^npm (?:error|ERR!) (?:code )?E[A-Z]{3,}\b[^\n]{0,300}|^\[(?:ERROR|FATAL)\] [\w/][^\n]{0,300}"
     r"|^[^\s:][^\n:]{0,80} : [^\n]{1,300}(?:\n[^\n]{1,200}){0,3}?(?=\nAt line:\d)",
     re.MULTILINE,
 )
 _NAMES_ERROR = re.compile(
-    rf"FAIL|Error|error|Exception|Panic|fatal:|panicked|No such|not found|ermission|ERR!|At line|{_ERRORS_NAMED}"
+    rf"FAIL|Error|error|ERROR\]|FATAL\]|Exception|Panic|fatal:|panicked|No such|not found|ermission|ERR!|At line|{_ERRORS_NAMED}"
 )
 """Text in every error line, which is faster to find."""
 _COMPILER_ERROR = re.compile(
@@ -206,7 +209,7 @@ _FAILURE_COUNT = re.compile(
 """Failure counts of test runners and build tools: `1 failed`, `Found 3 errors`,
 `make: *** [all] Error 2`."""
 _HINT = re.compile(
-    r"(?i)\s*+(?:hint:|help:|note:|please try another command|the output of the command was:|warn|npm warn|提示[：:]|at |file \"|[+>$] )"
+    r"(?i)\s*+(?:(?:\[error\] )?(?:to see |re-run |for (?:more|further) information|after correcting )|hint:|help:|note:|please try another command|the output of the command was:|warn|npm warn|提示[：:]|at |file \"|[+>$] )"
     r"|.*(?:echo |complete log of this run)|.*?\ufffd[^\ufffd]*\ufffd"
 )
 """Prefix of a line that is not an error itself: warnings, advice, the location or log of an error,
@@ -215,7 +218,7 @@ _ANY_WORD = re.compile(r"\w+")
 _TELLS = re.compile(r"(?s).*?\w\W++\w.*[^:]\Z")
 """Line of several words that does not just announce others."""
 _CODE_ONLY = re.compile(
-    r"(?:(?:command|process|tool|error) )?(?:(?:completed|finished|ended) with )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
+    r"(?:(?:command|process|tool|error|shellid \d+) )?(?:(?:completed|finished|ended) with )?(?:exit|return)\w*(?: with)?(?: (?:code|status))?(?<!\d) ?\d+"
     r"|退出(?:码|状态码|代码) ?\d+",
     re.IGNORECASE,
 )
@@ -266,9 +269,10 @@ def find_error_line(text: str) -> str:
 
 
 _MARKUP = re.compile(
-    r"\s*+(?:</?\w{1,40}>(?:-?\d{1,10}</\w+>)?|Shell cwd was reset to .*|\(Bash completed with no output\)|\[(?:rerun: b|result-id: r)\d+\]"
+    r"\s*+(?:</?\w{1,40}>(?:-?\d{1,10}</\w+>)?|Shell cwd was reset to .*|\((?:empty|(?:bash completed with )?no output)\)|\[(?:rerun: b|result-id: r)\d+\]"
     r"|\[(?:(?:Command finished|The command completed) with exit code|Python interpreter:|Current working directory:) [^\n]*\]"
-    r"|<<<\w+ id=\"\w+\">>>)\s*+"
+    r"|<<<\w+ id=\"\w+\">>>)\s*+",
+    re.IGNORECASE,
 )
 
 

@@ -269,3 +269,63 @@ def test_shell_errors_are_recognised_in_other_languages(row):
 ])  # fmt: skip
 def test_reports_of_no_errors_are_not_failures_in_any_language(row):
     assert not looks_failed(row)
+
+
+MAVEN = """\
+[ERROR] Failed to execute goal org.a:gen-plugin:5.4:generate: The parameter 'spec' is missing -> [Help 1]
+[ERROR]
+[ERROR] To see the full stack trace of the errors, re-run Maven with the -e switch.
+[ERROR] Re-run Maven using the -X switch to enable full debug logging.
+[ERROR]
+[ERROR] For more information about the errors and possible solutions, please read the following articles:
+[ERROR] [Help 1] http://cwiki.apache.org/confluence/display/MAVEN/PluginParameterException
+"""
+
+
+def test_the_error_of_maven_is_no_link_to_its_help():
+    error = f"failed: {MAVEN.partition(chr(10))[0]}"
+    assert run("mvn test 2>&1 | tail -20", MAVEN).checks == {"mvn test": error}
+
+
+def test_a_build_that_maven_cannot_read_has_failed():
+    """`mvn test -> ok: [ERROR] The project … has 1 e…` once stood in a summary."""
+    name = (
+        "org.example:records-of-a-very-long-name:2.1.0-SNAPSHOT (/home/build/work/records/pom.xml)"
+    )
+    rows = f"[ERROR] The build could not read 1 project -> [Help 1]\n[ERROR]   The project {name} has 1 error\n"
+    printed = f"Downloading a.\n{rows}" + MAVEN.partition("\n")[2]
+    [outcome] = run("mvn test 2>&1 | tail -20", printed).checks.values()
+    assert outcome.startswith("failed: ")
+
+
+def test_a_link_to_more_information_is_no_error():
+    rows = "1 validation error for list\nrecursive\n  Field required [type=missing]\n"
+    link = "    For further information visit https://errors.pydantic.dev/2.12/v/missing"
+    assert find_error_line(rows + link) == "Field required [type=missing]"
+
+
+def test_the_figures_of_cargo_are_those_of_tests_that_ran():
+    rows = "test result: ok. 35 passed; 0 failed\n\n   Doc-tests a\n\nrunning 1 test\n"
+    state = run(
+        "cargo test",
+        f"{rows}test a (line 16) ... ignored\n\ntest result: ok. 0 passed; 1 ignored\n",
+    )
+    assert state.checks == {"cargo test": "ok: test result: ok. 35 passed; 0 failed"}
+
+
+def test_a_check_that_the_person_refused_has_tested_nothing():
+    edit = call("write", "Done.", path="a.py", content="a = 1")
+    refused = call(
+        "bash", "[Operation Cancelled] Reason: denied.", command="make test", is_error=True
+    )
+    state = collect([*edit, *refused])
+    assert not (state.checks or state.files["a.py"].is_checked)
+    assert [*state.actions.failed] == ["make test"]
+
+
+@pytest.mark.parametrize(
+    "printed", ["(empty)", "(no output)", "<shellId: 6 completed with exit code 0>"]
+)
+def test_what_a_client_prints_for_no_output_is_none(printed):
+    [action] = run("git tag v1", printed).actions.done.values()
+    assert action.outcome == "ok"

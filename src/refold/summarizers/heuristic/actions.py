@@ -116,8 +116,6 @@ _ASIDE = re.compile(rf"^```[^\n]*\n(?:(?!```)[^\n]*\n){{0,200}}```[^\n]*$|{LOGGE
 _NAMES_ANY = re.compile(r"(?::|^|,) (?!true\b|false\b)[^,:]{0,40}?[^\W\d_]")
 """A field whose value has letters and is no boolean."""
 MOST_LINES = 20  # of a call's arguments that are read
-_NONE = frozenset({"", "0", "(no output)", "(Bash completed with no output)"})
-"""Output of a search without matches, as programs and clients print it."""
 
 
 def is_agent(tool: str) -> bool:
@@ -150,7 +148,7 @@ def read_outcome(step: Step, check: str, checks: shell.CommandSpan) -> str:
     is_work = bool(check) or shell.is_work(effect.command)
     if is_work and outcome == "ok" and not is_known and says_failed(step, telling):
         return "failed"
-    is_none = step.exit_code == 1 and read_words(text).strip() in _NONE
+    is_none = step.exit_code == 1 and read_words(text).strip() in ("", "0")
     return "ok" if is_none and greps_errors(checks.rest) else outcome
 
 

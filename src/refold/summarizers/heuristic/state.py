@@ -384,8 +384,9 @@ def _note_result(state: State, step: Step) -> None:
     _note_files(state, keep_certain_effects(step, state.files))
     if effect.command or effect.todos is None:
         state.actions.note(step, outcome, is_check=bool(check) or commits)
-    if is_stub(text) and not (text.strip() in effect.command or step.is_error or step.exit_code):
-        return  # the outcome is unknown
+    is_seen = text.strip() in effect.command or step.is_error or step.exit_code
+    if text.startswith(NOT_RUN) or (is_stub(text) and not is_seen):  # else the outcome is unknown
+        return
     if (read := read_check(step, outcome, checks) if check else outcome) is None:
         return
     outcome = read
@@ -405,9 +406,8 @@ def _note_result(state: State, step: Step) -> None:
         run = state.files if check else shell.find_run(effect.command, effect.place)
         for file in filter(None, map(state.files.get, run)):
             file.is_checked |= file.state != "read"
-    is_error = outcome not in ("", "ok", RUNNING) and not text.startswith(NOT_RUN)
     is_work = bool(check) or shell.is_work(effect.command)
-    if is_error and (is_work or not (effect.command or is_look(effect))):
+    if outcome not in ("", "ok", RUNNING) and (is_work or not (effect.command or is_look(effect))):
         # The line of its error is looked for at the end, if it is still open.
         state.failure = Failure(name_step(step), read_words(text), frozenset(dict(effect.files)))
     elif outcome in ("ok", RUNNING) and (failure := state.failure).call:
