@@ -7,6 +7,7 @@ from refold.messages import Message, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
 from tests.support.messages import assistant, call
+from tests.support.summaries import section, summarize
 
 STEPS = "\n".join(f"{n}. Move `pool_{n}` into `src/pools/part_{n}.py` first." for n in range(6))
 PLAN = f"# Pools by parts\n\n{STEPS}\n"
@@ -37,13 +38,26 @@ def test_a_plan_that_a_person_approves_is_the_text_of_the_task(result, arguments
     assert text == f"the plan that the user approved\n# Pools by parts\n{STEPS}"
 
 
-@pytest.mark.parametrize(
-    "request_text", ["Implement the plan.", f"PLEASE IMPLEMENT THIS PLAN:\n{PLAN}"]
-)
-def test_a_plan_is_approved_by_a_request_to_implement_it(request_text):
+def test_a_plan_is_approved_by_a_request_to_implement_it():
     proposed = assistant(f"I propose:\n<proposed_plan>\n{PLAN}</proposed_plan>")
-    text = read_task(user("Plan it."), proposed, user(request_text), *WORK)
+    text = read_task(user("Plan it."), proposed, user("Implement the plan."), *WORK)
     assert text.endswith(f"# Pools by parts\n{STEPS}")
+
+
+def test_of_a_plan_in_a_request_only_what_was_cut_from_the_request_is_the_task():
+    """A plan of 3,000 tokens once stood twice in a summary, twice without its middle."""
+    request = user(f"Implement the following plan:\n\n{PLAN}")
+    assert read_task(request, assistant("I begin."), *WORK) == ""
+    rows = [f"- Move `pool_{n}` into `src/pools/part_{n}.py`, first of all." for n in range(90)]
+    text = summarize(
+        user("Implement the following plan:\n\n# Pools by parts\n" + "\n".join(rows)),
+        assistant("I begin with `pool_45`."),
+        call("Bash", "pool_45 moved", command="sh move.sh 45"),
+        room=4_000,
+    )
+    assert "characters …]" in text
+    task = section(text, "Task, as in: the plan that the user approved (in parts)")
+    assert [row in task for row in (rows[0], rows[45], rows[89])] == [False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from refold.summarizers.heuristic.excerpts import (
     find_excerpts,
 )
 from refold.summarizers.heuristic.identifiers import iter_identifiers, split_words
-from refold.summarizers.heuristic.layout import CONVERSATION, iter_rules, render_state
+from refold.summarizers.heuristic.layout import CONVERSATION, REQUESTS, iter_rules, render_state
 from refold.summarizers.heuristic.state import State, drop_superseded, read_state
 from refold.summarizers.heuristic.steps import Source, Step, read_source, read_spans, read_steps
 from refold.summarizers.heuristic.task import Task, read_task, read_task_hints, render_task
@@ -250,7 +250,10 @@ def _write_fixed(material: Material, room: int, in_sight: AbstractSet[str]) -> t
     share = STATE_SHARE + (STATE_SHARE_IN_CHATS - STATE_SHARE) * dialogue
     own = max(int(share * room), min(room, int(MIN_STATE_TOKENS * (1 - dialogue**2))))
     state = render_state(material.state, own, 1 - dialogue, in_sight)
-    task = render_task(material.task, int(TASK_SHARE * room))
+    requests = (
+        part for part in state.removeprefix("## ").split("\n## ") if part.startswith(REQUESTS)
+    )
+    task = render_task(material.task, int(TASK_SHARE * room), "\n".join(requests))
     most = int(CURRENT_TEXT_SHARE * (room - 1_500))
 
     def write_current(task: str) -> str:

@@ -34,6 +34,7 @@ _SKILL = re.compile(
 _TITLE = re.compile(r"\s*(?:#{1,6}|[-*+] \[[ ~/]\]) ")
 """A heading of a part of a text, or an open item."""
 _BOX = re.compile(r"\s*[-*+] \[[ ~/xX]\] ")
+_INDENTED = re.compile(r"^  ", re.MULTILINE)
 _TICKED = re.compile(r"\s*[-*+] \[[xX]\] ")
 _APPROVED = re.compile(r"(?i)^(?!.{0,80}\b(?:not|rejected)\b).{0,80}\bapproved\b")
 """The beginning of a tool result that approves a plan."""
@@ -193,9 +194,12 @@ def _find_named(source: str, title: str, asked: str) -> int:
     )
 
 
-def render_task(task: Task, room: int) -> str:
-    """Write the text of the task in its own lines. If not all fit, the heading says so."""
-    lines = _choose_lines(task.lines, room - estimate(task.heading) - TITLE)
+def render_task(task: Task, room: int, requests: str = "") -> str:
+    """Write the text of the task in its own lines, without those in the rendered *requests*. If any
+    are missing, the heading says so."""
+    shown = {line.key for line in iter_lines(_INDENTED.sub("", requests), least=1)}
+    new = [line for line in task.lines if line.key not in shown]
+    lines = _choose_lines(new, room - estimate(task.heading) - TITLE)
     extent = PARTS if len(lines) < len(task.lines) and PARTS not in task.heading else ""
     extent += " (may differ: something else changed it since)" if task.is_stale else ""
     rows = [f"## {TASK}{quote(task.heading)}{extent}"]
