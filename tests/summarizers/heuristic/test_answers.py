@@ -7,8 +7,9 @@ import pytest
 from refold.messages import user
 from refold.speakers.carriers import IN_RESULT
 from refold.summarizers.heuristic.layout import render_state
+from refold.summarizers.heuristic.state import State
 from tests.support.messages import assistant, call
-from tests.support.summaries import collect
+from tests.support.summaries import collect, read_summary, section
 
 ASKED = [
     {"id": "push", "question": 'Shall I push "main"?', "options": [{"label": "Yes"}]},
@@ -154,3 +155,24 @@ def test_an_option_that_the_model_offered_is_not_a_rule_when_chosen():
     state = collect([user("Go."), *call("request_user_input", answer, **asked)])
     assert list(state.decisions) == ["user: How much? -> Zero capital required (Recommended)"]
     assert not state.constraints
+
+
+def test_a_short_answer_stands_with_both_of_two_questions():
+    """A yes to the first question once stood as one to the second."""
+    asked = "I can empty it.\n\nShould I make the list empty now? Or is there another link to use?"
+    state = collect([user("Mend it."), assistant(asked), user("yes")])
+    question = "Should I make the list empty now? Or is there another link to use?"
+    assert state.questions == {"yes": (question,)}
+
+
+def test_decisions_under_a_heading_show_it_once_and_are_read_back():
+    heads = ["What must stay (invariants)"] * 3
+    rows = ["An id has no IDENTITY.", "Use `merchant_id`, never the code.", "A card is not merged."]
+    decisions = [f"{head}: {row}" for head, row in zip(heads, rows, strict=True)]
+    reply = "user: Which first? -> F1", "user: Which last? -> F2"
+    state = State(decisions=dict.fromkeys([*decisions, *reply], 3.0))
+    text = render_state(state, 2_000)
+    assert section(text, "Decisions") == [
+        f"- {heads[0]}:", *(f"  - {row}" for row in rows), *(f"- {row}" for row in reply),
+    ]  # fmt: skip
+    assert [*read_summary(text).decisions] == [*decisions, *reply]

@@ -1,5 +1,4 @@
-"""People's answers: what a short reply refers to, denials, demands, retractions, and answers in the
-results of tools that ask; also the shortening of messages."""
+"""Short replies, denials, demands, retractions, answers in tool results, and shortened messages."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -219,7 +218,8 @@ def find_question(text: str, reply: str) -> str:
     if asking and asking[-1] >= first and (width < AGREEMENT or _YES.match(reply)):
         before, words = spoken[max(0, asking[-1] - 1)], spoken[asking[-1]].text
         is_bare = count_columns(words, REPLY) < LEAST_PROSE and not any(iter_identifiers(words))
-        if is_bare and asking[-1] and before.at == spoken[asking[-1]].at:
+        is_beside = asking[-1] and before.at == spoken[asking[-1]].at
+        if is_beside and (is_bare or is_question(before.text)):
             words = f"{one_line(before.text, LONGEST_QUESTION // 2)} {words}"
         return _quote_question(words)
     end = spoken[-1].text if spoken and width < BARE_ASSENT else ""

@@ -93,10 +93,11 @@ def drop_quotes(record: str) -> str:
 
 
 def iter_items(title: str, body: str) -> Iterator[str]:
-    """Yield list items without the indentation of their further lines. Nested rules are split."""
+    """Yield list items without the indentation of their further lines. Nested rules and decisions
+    are split."""
     for match in _ITEM.finditer(body):
         item = _INDENT.sub("\n", match[1])
-        yield from split_rules(item) if title == "Rules" else [item]
+        yield from split_rules(item) if title in {"Rules", "Decisions"} else [item]
 
 
 def split_rules(item: str, most: int = MOST_LEADS) -> Iterator[str]:

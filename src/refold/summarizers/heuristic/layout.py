@@ -199,7 +199,7 @@ def _nest_rules(rules: Iterable[str], most: int) -> Iterator[str]:
     Lists nest up to *most* levels deep."""
     for lead, group in groupby(rules, lambda rule: head[1] if (head := _LED.match(rule)) else ""):
         led = list(group)
-        if not (lead and most) or len(led) == 1:
+        if not (lead and most) or len(led) == 1 or lead == PERSON_PREFIX:
             yield from led
         else:
             yield f"- {lead.rstrip()}"
@@ -528,4 +528,4 @@ def _decisions(state: State, room: int) -> Iterator[str]:
             vague += is_vague
             room -= price
             chosen.append((at, list_item(decision)))
-    return (line for _, line in sorted(chosen))
+    return _nest_rules((line for _, line in sorted(chosen)), 1)
