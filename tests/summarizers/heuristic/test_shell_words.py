@@ -65,6 +65,8 @@ def test_a_command_is_named_without_its_comments():
     ):
         assert name_command(f"{before}pytest -q") == "pytest -q"
     assert name_command("set PATH=x") == "set PATH=x"
+    lines = 'rm a\n\nfor f in *; do\n  echo "x\ny"\ndone &&\nsort b \\\n  -u'
+    assert name_command(lines) == 'rm a; for f in *; do echo "x y"; done && sort b -u'
     assert name_command("# Run them all.\npytest -q | tail -5  # again") == "pytest -q"
     assert has_more("sleep 5 & rm a.py") and not has_more("pytest 2>&1")
 

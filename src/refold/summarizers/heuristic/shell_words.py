@@ -413,7 +413,8 @@ _PRINTED = re.compile(r"(\d{1,7})(?:,(?:\d{1,7}|\$))?p")
 """Line numbers in a script of `sed -n`."""
 _TRIMS = re.compile(r"\|&?\s*+(?:tail|head|cat|tee)\b[^|&;]*+")
 TRIMMED = re.compile(r"(?>(?:\s++|2>&1|\|&?\s*+(?:tail|head|cat|tee)\b[^|&;\n]*+)*)")
-_BOTH = "2>&1"
+_LINE_ENDS = re.compile(r"([;&|({]|\b(?:do|then|else)\b)?(?: \0)+")
+"""Line ends, with an operator or word after which a shell needs no `;`."""
 ARGUMENT = r"(?>(?:\"[^\"\n]*+\"|'[^'\n]*+'|\\ |[^\s&;|\"'])+)"  # a word, perhaps with blanks
 _SETUP = re.compile(
     rf"\A(?>(?:\s*(?:(?>cd(?:\s+/[dD])?|pushd|source|\.|export|set(?=\s+[-+]))"
@@ -436,7 +437,6 @@ _SENDS = re.compile(
     r"|-(?:body|infile|outfile|form)",
 )
 """Options with which an HTTP client sends data or writes a file."""
-_FIELD = {"gh": "-f"}
 _METHODS = frozenset({"-X", "--request", "--method", "-method"})
 _NOTHING = frozenset({"-", "/dev/null", "$null", "NUL"})
 
@@ -479,14 +479,13 @@ def only_gets(program: str, rest: Words) -> bool:
     """Return whether an HTTP client neither sends data nor writes a file."""
     if program == "wget":
         return any(word.endswith(("O-", "--spider")) or word == "-" for word in rest)
-    pairs = [
-        (flag.lower() if len(flag) > 2 else flag, word) for flag, word in pairwise((*rest, ""))
-    ]
+    pairs = [(a.lower() if len(a) > 2 else a, word) for a, word in pairwise((*rest, ""))]
     methods = [word for flag, word in pairs if flag in _METHODS]
     methods += [word[2:] for word in rest if word.startswith("-X") and len(word) > 3]
     if methods:
         return methods[0].upper() in {"GET", "HEAD", "OPTIONS"}
-    sends = [word for flag, word in pairs if _SENDS.fullmatch(flag) or flag == _FIELD.get(program)]
+    field = "-f" * (program == "gh")
+    sends = [word for flag, word in pairs if _SENDS.fullmatch(flag) or flag == field != ""]
     return "-G" in rest or all(word in _NOTHING or is_outside(word) for word in sends)
 
 
@@ -529,9 +528,10 @@ def without_setup(command: str) -> str:
 
 
 def name_command(command: str) -> str:
-    """Return the command as listed: without set-up and without trailing parts that only trim its
-    output, such as `2>&1` and `| tail -5`."""
-    line = " ".join(without_setup(command).split())
+    """Return the command as listed: in one line, without set-up and without trailing parts that
+    only trim its output, such as `2>&1` and `| tail -5`."""
+    own = WORD.sub(lambda word: " \0 " if word[3] == "\n" else word[0], without_setup(command))
+    line = _LINE_ENDS.sub(lambda end: end[1] or ";", " ".join(own.split()))
     stop = _end_without_trimming(line, len(line))
     pipes = [mark.start() for mark in iter_marks(line) if mark[0] == "|"]
     while pipes and _TRIMS.fullmatch(line, pipes[-1], stop):
@@ -544,7 +544,7 @@ def _end_without_trimming(line: str, stop: int) -> int:
     while True:
         if line.endswith(" ", 0, stop):
             stop -= 1
-        elif line.endswith(_BOTH, 0, stop):
-            stop -= len(_BOTH)
+        elif line.endswith("2>&1", 0, stop):
+            stop -= 4
         else:
             return stop
