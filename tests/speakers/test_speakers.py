@@ -299,10 +299,8 @@ def test_text_on_the_same_line_as_observation_is_the_users() -> None:
 def test_request_text_returns_the_users_own_words() -> None:
     assert request_text(parts(reminder("x"), "Go on.")) == "Go on."
     assert request_text(user("<user_input>Go on.</user_input>")) == "Go on."
-    assert (
-        request_text(user("<command-name>/x</command-name><command-args>Go on.</command-args>"))
-        == "Go on."
-    )
+    typed = "<command-name>/x</command-name>\n<command-args>Go on.</command-args>"
+    assert request_text(user(typed)) == "/x Go on."  # as the person typed it
     assert request_text(user("Go on.\n\n# *SEARCH/REPLACE block* Rules:\n\nEvery one")) == "Go on."
     assert request_text(user(reminder("x"))) == request_text(result("1")) == ""
 

@@ -118,7 +118,7 @@ _SENTENCE_ENDS = frozenset(".!?:;。！？：；")
 _IMAGE_TAG = re.compile(r"</?image\b[^<>\n]{0,500}>")
 """Tags in texts of their own before and after an image (Codex)."""
 _TEMPLATE_INPUT = re.compile(r"## User Input\n\n```text\n((?:(?!```)[^\n]*\n)*)```\s*")
-_COMMAND_ARGUMENTS = re.compile(r"<command-args>\s*([^<\s][^<]*)</command-args>")
+_TYPED = re.compile(r"(?:<command-name>([^<]*)</command-name>\s*)?<command-args>\s*([^<\s][^<]*)</")
 _HEADING = 120
 """Characters of a first line that distinguish kinds."""
 
@@ -229,8 +229,8 @@ def iter_requests(segment: Segment) -> Iterator[tuple[str, bool]]:
 
 
 def _without_wrapper(text: str) -> str:
-    if text.startswith("<command-") and (arguments := _COMMAND_ARGUMENTS.search(text)):
-        return arguments[1].strip()
+    if text.startswith("<command-") and (command := _TYPED.search(text)):
+        return f"{command[1] or ''} {command[2]}".strip()
     text = text.partition(REMINDER)[0].rstrip() if REMINDER in text else text
     if stamp := STAMP.search(text, max(0, len(text) - STAMP_CHARS)):
         text = text[: stamp.start()].rstrip()
@@ -343,7 +343,7 @@ def _carrier_of_text(bare: str, role: str) -> Carrier | None:
     if (call_id := CALL_ID.match(bare)) and not CALL_ID.match(bare, call_id.end()):
         return TOOL if _carrier_of_text(bare[call_id.end() :], role) is TOOL else None
     if bare.startswith(("<command-name>", "<command-message>")):
-        return PERSON if _COMMAND_ARGUMENTS.search(bare) else ASIDE
+        return PERSON if _TYPED.search(bare) else ASIDE
     if _IMAGE_TAG.fullmatch(bare) or ABORTED.fullmatch(bare):
         return ASIDE
     if role != "user":

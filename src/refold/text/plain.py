@@ -515,10 +515,10 @@ def letters_and_digits(text: str) -> str:
 
 
 def first_content_line(text: str) -> str:
-    """Return the first line that is not blank, a heading, fence or bracketed mark, else the first
-    that is not blank, or an empty string."""
+    """Return the first line that is not blank, a heading, fence, tag or bracketed mark, else the
+    first that is not blank, or an empty string."""
     rows = [row for line in text.split("\n") if (row := line.strip())]
-    return next((row for row in rows if row[0] not in "#`["), rows[0] if rows else "")
+    return next((row for row in rows if row[0] not in "#`[<"), rows[0] if rows else "")
 
 
 _DOTTED = re.compile(r"^(\d{1,7})\.(?: |$)", re.MULTILINE)

@@ -10,7 +10,7 @@ from refold.summarizers.heuristic import RuleSummary, read_material
 from refold.summarizers.heuristic.steps import read_source
 from refold.text.summary_wrapper import wrap_summary
 from tests.support.messages import assistant
-from tests.support.summaries import collect
+from tests.support.summaries import collect, section, summarize
 
 REVIEW = (
     "# Review\n\nReview the changes of this branch.\n\n## Rules\n"
@@ -109,7 +109,16 @@ def test_a_commands_text_is_part_of_the_current_request(way):
     """It stays verbatim, like the text that the user typed after the command."""
     messages = expand(REVIEW, way, ARGUMENTS)
     assert all(map(has_person, segment_messages(messages)))
-    assert list(collect(messages).requests) == ["only src/", REVIEW.strip()]
+    assert list(collect(messages).requests) == ["/review only src/", REVIEW.strip()]
+
+
+def test_a_finished_commands_text_is_named_by_its_first_words_not_by_a_tag():
+    """`<objective> [… 10402 characters …]` once stood for a review of the security."""
+    text = f"<objective>\n\nReview the code that was written.\n{'Read every file. ' * 30}"
+    messages = [*expand(text, "messages", ARGUMENTS), assistant("I did."), user("Go on.")]
+    [first, command, *_] = section(summarize(*messages), "Earlier requests")
+    assert first == "- /review only src/"
+    assert command.startswith("- Review the code that was written.")
 
 
 @pytest.mark.parametrize("between", [
