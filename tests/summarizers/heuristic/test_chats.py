@@ -127,6 +127,21 @@ def test_a_label_begins_with_a_whole_word():
     assert Rarity(asked, answers).find_label(answers[-1]).startswith("I'll ask")
 
 
+def test_a_label_lies_within_a_line():
+    """`[random.akerud.se the]` once was the topic of a page."""
+    things = ("oak", "elm", "fir", "ash", "yew", "box", "may", "bay", "ivy", "rue")
+    asked = [f"I want {thing}" for thing in things]
+    rows = ["It is hosted at random.akerud.se", "the goal is a wheel"]
+    answers = [f"I have {thing}" for thing in things] + ["At random.akerud.se the goal is a wheel."]
+    assert "\n" not in Rarity([*asked, *rows], answers).find_label("\n".join(rows))
+
+
+def test_a_statement_that_labels_an_exchange_continues_no_clause():
+    """`[ as well as the lid of elm]`"""
+    clauses = [" as well as the lid made of elm", "The box is made of old oak."]
+    assert Rarity([], clauses).find_statement(clauses) == "The box is made of old oak"
+
+
 def test_a_title_before_a_name_ends_no_sentence():
     """`Never email Dr. Smith.` was the rule `Never email Dr.`, and the topic of a talk `Gallen`."""
     line = "Never email Dr. Smith. Go with plan B. Prof. Lee may know. Mrs. Jones, too."

@@ -272,7 +272,7 @@ def label_exchanges(blocks: Iterable[tuple[Block, Sequence[Line]]]) -> float:
     answers = [text for block, texts in turns for text in texts if block.kind == "said"]
     rarity, label = Rarity(requests, answers), ""
     for block, texts in turns:
-        text = " ".join(texts)
+        text = "\n".join(texts).replace("\n ", " ")  # a clause after a comma begins with a blank
         if block.kind != "said":
             label = rarity.find_label(text) or label
         block.heading = block.heading or label
@@ -510,10 +510,10 @@ class Rarity:
 
     def find_statement(self, clauses: Iterable[str]) -> str:
         """Return the first clause of an answer that states something and fits a label; empty if
-        there is none. It is no question, has several different words and no digits, and is said
-        once, unlike courtesies. Its names may be used by one side only."""
+        there is none. It is no question, continues no clause, has several different words and
+        no digits, and is said once, unlike courtesies. Its names may be those of one side."""
         for clause in clauses:
-            is_long = SHORTEST <= count_bytes(clause) <= LONGEST
+            is_long = clause[:1] != " " and SHORTEST <= count_bytes(clause) <= LONGEST
             is_telling = (
                 is_long and not is_question(clause) and len({*terms(clause)}) >= MIN_STATEMENT_WORDS
             )
@@ -527,7 +527,8 @@ class Rarity:
         most = log(len(self.points) + 1) - self.limit
         best, total, begin, first, last = (0.0, 0, 0, 0), 0.0, 0, 0, 0
         for at, (start, stop, term) in enumerate(spans):
-            if text[last:start] != " " and SENTENCE_END.search(text, last, start + 1):
+            gap = text[last:start]
+            if "\n" in gap or (gap != " " and SENTENCE_END.search(text, last, start + 1)):
                 total, first = 0.0, start
             last = stop
             if at not in counting:
