@@ -882,6 +882,41 @@ def test_a_warning_and_a_late_error_stay_with_the_view_that_they_are_about(
     assert all("400 (Bad" in text or "404 (Not" in text for text in complaints(browser))
 
 
+def test_all_edits_since_a_compaction_are_undone_and_the_list_is_redrawn(
+    browser: Browser, here: ApiGateway
+) -> None:
+    """The list kept its question and its undone edits. A button for a compaction that a second tab
+    had undone meanwhile asked about 0 edits."""
+    here.say(request_of("Mend both tabs.", 40), **as_client("tabs"))
+    session = session_of(here, "tabs")
+
+    def compact_twice(begin: int) -> list[str]:
+        edits = list[str]()
+        for start in (begin, begin + 30):
+            preview = here.post("preview", session=session, start=start, stop=start + 30).json()
+            edits += here.post("accept", preview=preview["preview"], actor="tab").json()["edits"]
+        return edits
+
+    click = "document.querySelectorAll('.side li > .link')[arguments[0]].click()"
+    edits = compact_twice(1)
+    visit(browser, here, f"#/s/{session}")
+    browser.find(".side li > .link")
+    browser.run(click, 0)
+    browser.wait(".side .asking", "Undo 1 edit?")
+    here.post("revert", session=session, edits=edits, actor="another tab")
+    assert wait_for_script(browser, "!document.querySelector('.rows .fold')")
+    browser.run(click, 1)
+    assert "by another tab" in browser.text(".side") and "Undo 0" not in browser.text(".side")
+    compact_twice(3)
+    assert wait_for_script(browser, "document.querySelectorAll('.side li > .link').length === 2")
+    browser.run(click, 1)
+    browser.wait(".side .asking", "Undo 2 edits?")
+    browser.run("document.querySelector('.side .asking .main').click()")
+    browser.wait(".rows .answer", "2 edits undone.")
+    assert "on this page" in browser.text(".side") and not browser.all(".side .asking")
+    assert complaints(browser) == []
+
+
 def test_links_to_deleted_calls_show_the_session_and_edits_name_no_other_call(
     browser: Browser,
 ) -> None:

@@ -90,8 +90,10 @@ export async function showSession(root, route) {
     put(past, drawPast(page, missing));
     if (!file) put(chart, create("div", { class: "charts single" }, sessionChart(session, chosenCall, (call) => go(address(`s/${id}/call/${call}`)))));
     paintTools();
-    if (!side.querySelector(".asking")) put(side, ...drawSide(page));
+    if (!side.querySelector(".asking")) paintSide();
   }
+
+  const paintSide = () => put(side, ...drawSide(page));
 
   function paintTools() {
     if (!hasText) return;
@@ -239,7 +241,7 @@ export async function showSession(root, route) {
       const done = item ? await post("unpin", { session: id, pin: item.id }) : await post("pin", { session: id, message: at, words });
       session.pins = done.pins;
       keepFocus(root, () => {
-        put(side, ...drawSide(page));
+        paintSide();
         markPins(lines, page);
         map.draw(session);
       });
@@ -268,10 +270,14 @@ export async function showSession(root, route) {
   function askSince(run, place) {
     place.querySelector(".asking")?.remove();
     const edit = session.edits.find((item) => run.rows.some((row) => row.edit === item.id));
+    if (!edit) { // undone meanwhile, and not redrawn because of a question
+      paintSide();
+      return;
+    }
     const after = session.edits.filter((item) => item.when && item.when >= run.when);
     const more = after.reduce((sum, item) => sum + item.tokens_before - item.tokens_after, 0);
     const box = create("div", { class: "asking" }, create("p", {}, `Undo ${plural(after.length, "edit")}? ${thenHas(session)} about ${number((session.sent ?? 0) + more)} tokens.`),
-      button("Cancel", () => box.remove()), button("Undo all", () => guard(() => undo(edit, true), box), { class: "main" }));
+      button("Cancel", paintSide), button("Undo all", () => { box.remove(); guard(() => undo(edit, true), place); }, { class: "main" }));
     place.append(box);
     box.querySelector(".main").focus();
   }
