@@ -484,8 +484,8 @@ def only_gets(program: str, rest: Words) -> bool:
     methods += [word[2:] for word in rest if word.startswith("-X") and len(word) > 3]
     if methods:
         return methods[0].upper() in {"GET", "HEAD", "OPTIONS"}
-    field = "-f" * (program == "gh")
-    sends = [word for flag, word in pairs if _SENDS.fullmatch(flag) or flag == field != ""]
+    is_gh = program == "gh"
+    sends = [word for flag, word in pairs if _SENDS.fullmatch(flag) or (is_gh and flag == "-f")]
     return "-G" in rest or all(word in _NOTHING or is_outside(word) for word in sends)
 
 
@@ -545,6 +545,6 @@ def _end_without_trimming(line: str, stop: int) -> int:
         if line.endswith(" ", 0, stop):
             stop -= 1
         elif line.endswith("2>&1", 0, stop):
-            stop -= 4
+            stop -= len("2>&1")
         else:
             return stop
