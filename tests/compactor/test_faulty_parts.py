@@ -114,6 +114,14 @@ def test_a_strategy_that_waits_for_its_view_to_change_is_stopped():
             Compactor([Mine(spin, local=local)], BUDGET)(TALK)
 
 
+def test_a_strategy_may_propose_an_edit_a_few_times():
+    def clamp(view):
+        for stop in range(2, 10):
+            yield view.fold(0, min(stop, 2), user("short"))
+
+    assert len(Compactor([Mine(clamp)], BUDGET)(TALK).edits) == 1
+
+
 def test_aim_at_returns_a_strategy():
     strategy = Mine(lambda view: iter(()), aim_at=lambda goal: None)
     with pytest.raises(TypeError, match=r"aim_at returns a strategy, and that of Mine\(\) None"):

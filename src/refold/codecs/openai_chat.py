@@ -432,10 +432,11 @@ def merge(first: Wire, second: Wire) -> Wire:
     lists = (content for content in contents if content and isinstance(content, list))
     joined = {**second, **first, "content": next(lists, contents[0])}
     if first.get("name") != second.get("name"):
-        both = [*_name_slots(first), *slots_of(first), *_name_slots(second), *slots_of(second)]
+        both = [*_named_slots(first), *_named_slots(second)]
         joined = without_keys(joined, "name")
     return with_slots(joined, [], [slot for slot in both if slot[0] in _LISTS])
 
 
-def _name_slots(item: JsonObject) -> list[Slot]:
-    return [("content", f"{name}:")] if (name := item.get("name")) and isinstance(name, str) else []
+def _named_slots(item: JsonObject) -> list[Slot]:
+    slots, name = slots_of(item), item.get("name")
+    return [("content", f"{name}:"), *slots] if slots and name and isinstance(name, str) else slots

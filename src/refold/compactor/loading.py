@@ -141,11 +141,12 @@ def make_local_edits(view: View, strategies: Iterable[Strategy], since: int = 0)
     """
     best: dict[int, tuple[int, Edit]] = {}
     for strategy in strategies:
-        previous: Edit | None = None
+        previous, repeats = None, 0
         for edit in strategy(view, since):  # type: ignore[call-arg]  # local ones take `since`
-            require_step(edit, strategy, previous)
+            repeats = repeats + 1 if edit == previous else 0
+            require_step(edit, strategy, repeats)
+            previous = edit
             if isinstance(edit, Edit):
-                previous = edit
                 tokens = sum(map(view.profile.count, edit.insert))
                 if tokens < best.get(edit.start, (view.base.tokens(edit.start, edit.stop),))[0]:
                     best[edit.start] = (tokens, edit)

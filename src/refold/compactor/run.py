@@ -130,9 +130,10 @@ def _run(
     stack, talk = view.edit_stack(), list[tuple[Ask, Answer | None]]()
     applied, refused = list[tuple[str, int]](), list[str]()
     is_early, local = make_premature_test(view), is_local(strategy)
-    previous: Edit | Ask | None = None
+    previous, repeats = None, 0
     while not isinstance(step := advance(run, reply), End):
-        require_step(step, strategy, previous)
+        repeats = repeats + 1 if step == previous else 0
+        require_step(step, strategy, repeats)
         previous, reply = step, None
         if fits(view, stack):
             break

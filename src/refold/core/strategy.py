@@ -209,12 +209,17 @@ def full_repr(strategy: Any) -> str:
     return f"{type(strategy).__name__}({', '.join(arguments)})"
 
 
-def require_step(step: Any, strategy: Strategy, previous: Edit | Ask | None) -> None:
-    """Raise TypeError unless a strategy yielded an `Ask`, or an `Edit` other than the *previous*
-    one. Its view does not change, so a loop until the view fits would never end."""
+MOST_REPEATS = 100
+"""Maximum number of times that a strategy may propose the same edit in a row."""
+
+
+def require_step(step: Any, strategy: Strategy, repeats: int) -> None:
+    """Raise TypeError unless a strategy yielded an `Ask`, or an `Edit` that it has proposed at most
+    `MOST_REPEATS` times in a row before: *repeats*. Its view does not change, so a loop until the
+    view fits would never end."""
     if not isinstance(step, Edit | Ask):
         raise TypeError(f"a strategy yields edits and asks, and {strategy!r} yields {step!r:.80}")
-    if isinstance(step, Edit) and step == previous:
+    if isinstance(step, Edit) and repeats > MOST_REPEATS:
         raise TypeError(
             f"{strategy!r} proposes edit {step.id} again: its view stays as it is while it runs"
         )
