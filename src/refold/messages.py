@@ -159,8 +159,9 @@ _TYPES = {
 
 
 def _is_part(part: object, kinds: Collection[type] = get_args(Part)) -> bool:
+    kind = next((kind for kind in kinds if isinstance(part, kind)), None)
     return (
-        type(part) in kinds
-        and all(isinstance(getattr(part, name), kind) for name, kind in _TYPES[type(part)])
+        kind is not None
+        and all(isinstance(getattr(part, name), hint) for name, hint in _TYPES[kind])
         and all(_is_part(item, get_args(Content)) for item in getattr(part, "content", ()))
     )
