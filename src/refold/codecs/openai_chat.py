@@ -432,11 +432,11 @@ def merge(first: Wire, second: Wire) -> Wire:
     lists = (content for content in contents if content and isinstance(content, list))
     joined = {**second, **first, "content": next(lists, contents[0])}
     if first.get("name") != second.get("name"):
-        both = [*_named_slots(first), *_named_slots(second)]
+        both = [*_slots_with_name(first), *_slots_with_name(second)]
         joined = without_keys(joined, "name")
     return with_slots(joined, [], [slot for slot in both if slot[0] in _LISTS])
 
 
-def _named_slots(item: JsonObject) -> list[Slot]:
+def _slots_with_name(item: JsonObject) -> list[Slot]:
     slots, name = slots_of(item), item.get("name")
     return [("content", f"{name}:"), *slots] if slots and name and isinstance(name, str) else slots
