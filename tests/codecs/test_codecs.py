@@ -779,6 +779,8 @@ def test_c3_merged_chat_messages_of_two_senders_say_who_wrote_what():
     assert merged == {"role": "user"}
     same = openai_chat.merge(anna, {**anna, "content": "I go"})
     assert same["name"] == "Anna" and len(same["content"]) == 2
+    silent = openai_chat.merge({**anna, "content": ""}, ben)
+    assert [block["text"] for block in silent["content"]] == ["Ben:", "I am Ben"]
 
 
 def test_messages_that_do_not_fit_in_one_entry_are_refused():
