@@ -129,6 +129,7 @@ def test_codex_is_given_the_gateway_url_as_an_option_of_its_provider(
         (["exec", "-p", "p", "Go."], "own"),
         (["--profile=p"], "own"),
         (["-c", 'model_provider="own"'], "own"),
+        (["-c", 'projects./x y.trust_level="trusted"'], "other"),  # no key of TOML
         (["--config=model_provider=own"], "own"),
         (["-c", "profile='p'"], "own"),
         (["-c", 'profile="p"', "--profile", "q"], "other"),

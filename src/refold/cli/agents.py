@@ -256,7 +256,7 @@ def _prepare_codex(start: LaunchContext) -> AgentSettings:
     config = read_toml(place / "config.toml")
     for profile in profiles:
         config = _lay_over(config, read_toml(place / f"{profile}.config.toml"))
-    for option, value in options.items():
+    for option, value in options.items():  # cut at every dot, as Codex does: no key of TOML
         table = reduce(lambda inner, key: {key: inner}, reversed(option.split(".")), value)
         config = _lay_over(config, table)
     (profile,) = profiles or [text_at(config, "profile")]

@@ -172,15 +172,21 @@ def test_a_preview_of_a_history_that_was_rewritten_since_is_not_accepted() -> No
         assert f"{SECRET} 3 text text" not in read_last_texts(at)
 
 
+def record_three_calls(at: ApiGateway) -> str:
+    """Send a session's three calls, wait until they are recorded, and return its id."""
+    for steps in (3, 40, 41):
+        at.say(chat_request(steps), **AGENT)
+    session = at.session()
+    assert eventually(lambda: is_kept(at, session, 83))
+    return session
+
+
 def test_the_messages_sent_in_a_past_call_stay_readable_after_compactions() -> None:
     with ScriptedProvider(answer_briefly) as upstream, ExitStack() as stack:
         served = stack.enter_context(Serving(create_gateway(build_config(upstream, record="7d"))))
         client = stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
         at = ApiGateway(upstream, served, client)
-        for steps in (3, 40, 41):
-            at.say(chat_request(steps), **AGENT)
-        session = at.session()
-        assert eventually(lambda: is_kept(at, session, 83))
+        session = record_three_calls(at)
         now = at.get("session", session=session).json()
         (first, second) = (at.get("session", session=session, call=call).json() for call in (1, 2))
         assert first["edits"] == [] and len(first["sizes"]) == 7
@@ -211,10 +217,7 @@ def test_a_call_keeps_its_number_when_earlier_calls_are_deleted() -> None:
         served = stack.enter_context(Serving(gateway))
         client = stack.enter_context(httpx.Client(base_url=served.url, timeout=60))
         at = ApiGateway(upstream, served, client)
-        for steps in (3, 40, 41):
-            at.say(chat_request(steps), **AGENT)
-        session = at.session()
-        assert eventually(lambda: is_kept(at, session, 83))
+        session = record_three_calls(at)
         before = at.get("session", session=session, call=2).json()
         assert gateway.pipeline.ledger_writer is not None
         gateway.pipeline.ledger_writer.calls.purge(before["calls"][1][0])
