@@ -71,10 +71,10 @@ class CountedTranscript:
         profile: Profile,
         token_sums: AppendLog[int],
         columns: Columns = NO_COLUMNS,
-        under: dict[tuple[str, int, int], tuple[Edit, Any]] | None = None,
+        under: dict[str, dict[int, tuple[Edit, Any]]] | None = None,
     ) -> None:
         """*token_sums*: tokens before each message, and their total at the end. *under*: cached
-        results of `compute_under`."""
+        results of `compute_under` by name and first message of the edit."""
         self.transcript, self.profile, self.token_sums = transcript, profile, token_sums
         self.total_tokens = token_sums[-1]
         self._columns = dict(columns)
@@ -120,12 +120,12 @@ class CountedTranscript:
     def compute_under(self, edit: Edit, name: str, compute: Callable[[], T]) -> T:
         """Return the cached result of the pure function *compute*, called *name*, for an edit and
         the messages it hides. It stays valid while the transcript grows."""
-        key = name, edit.start, edit.stop
-        if (entry := self._under.get(key)) and (entry[0] is edit or entry[0] == edit):
+        results = self._under.setdefault(name, {})
+        if (entry := results.get(edit.start)) and (entry[0] is edit or entry[0] == edit):
             value: T = entry[1]
             return value
         value = compute()
-        self._under[key] = edit, value
+        results[edit.start] = edit, value
         return value
 
     @cached_property
