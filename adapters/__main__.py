@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import read_names
 from benchmarks.table import table
 
 from adapters.environments import UnavailableError, create_environment, run_worker
@@ -167,4 +168,4 @@ def _print_tables(*rows: Sequence[Sequence[str]]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(read_names("adapters", __doc__, (*FRAMEWORKS, "timings"))))

@@ -3,6 +3,8 @@
 import runpy
 import sys
 
+from benchmarks.arguments import read_names
+
 TABLES = {
     "turns": "One turn, against peers in the same run",
     "bulk": "A million tokens; import and install",
@@ -21,7 +23,8 @@ TABLES = {
 }
 
 if __name__ == "__main__":
-    names, sys.argv[1:] = sys.argv[1:] or list(TABLES), []
+    names = read_names("benchmarks", __doc__, TABLES) or list(TABLES)
+    sys.argv[1:] = []
     for name in names:
         print(f"\n## {TABLES[name]}\n", flush=True)
         runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.arguments import read_names
 from benchmarks.table import table
 
 from clients import (
@@ -162,4 +163,5 @@ def _remarks(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    programs = dict.fromkeys(client.program for client in CLIENTS)
+    sys.exit(main(read_names("clients", __doc__, (*programs, *WAYS))))

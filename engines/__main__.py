@@ -21,6 +21,7 @@ from adapters.environments import (
     environment_of,
 )
 from adapters.pages import code_of
+from benchmarks.arguments import read_names
 from benchmarks.table import table
 
 from engines.sessions import BROKEN, in_order, read_rows, unroll_here, write_sessions
@@ -138,4 +139,5 @@ def _version(python: Path, package: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    names = dict.fromkeys(name.partition(", ")[0] for name in ENGINES)
+    sys.exit(main(read_names("engines", __doc__, names)))

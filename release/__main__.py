@@ -7,6 +7,7 @@ Containerfile.
 import sys
 from collections.abc import Sequence
 
+from benchmarks.arguments import read_names
 from benchmarks.table import table
 
 from release.container import check_compose, check_container
@@ -27,7 +28,7 @@ def main(wanted: Sequence[str]) -> int:
     PLACE.mkdir(parents=True, exist_ok=True)
     failures = list[str]()
     extras = [name for name in wanted if name != "container"] or ["", *EXTRAS]
-    if set(extras) - {""} - set(EXTRAS) or set(EXTRAS) != set(PROJECT["optional-dependencies"]):
+    if set(EXTRAS) != set(PROJECT["optional-dependencies"]):
         print(f"the extras are {', '.join(PROJECT['optional-dependencies'])}", file=sys.stderr)
         return 2
     try:
@@ -65,4 +66,4 @@ def check_packages(extras: Sequence[str], *, is_whole: bool) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(read_names("release", __doc__, (*EXTRAS, "container"))))
