@@ -30,7 +30,7 @@ def _configure(api: str, path: str) -> Callable[[Path, str], Command]:
 def _client(format: str, api: str, path: str) -> Client:
     return Client(
         name="pi",
-        package="@mariozechner/pi-coding-agent",
+        package="@earendil-works/pi-coding-agent",
         program="pi",
         api=format,
         model="small",

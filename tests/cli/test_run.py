@@ -272,6 +272,14 @@ def test_a_model_of_opencode_or_pi_without_a_base_url_is_refused(tmp_path: Path)
     with pytest.raises(ValueError, match=r"github-copilot.*pass no gateway"):
         lead("pi", tmp_path)
     lead("pi", tmp_path, "--provider", "anthropic")
+    _, urls = lead("pi", tmp_path, "--model", "kimi-coding/k3")
+    assert "https://api.kimi.com/coding/v1" in urls.values() and "" not in urls.values()
+    with pytest.raises(ValueError, match=r"opencode-go.*pass no gateway"):
+        lead("pi", tmp_path, "--provider=anthropic", "--model", "x/y", "--provider", "opencode-go")
+    write(tmp_path / ".pi/agent/settings.json", "{}")
+    with pytest.raises(ValueError, match=r"opencode.*pass no gateway"):
+        lead("pi", tmp_path, "--model", "opencode/claude")
+    lead("pi", tmp_path, "--model", "meta-llama/llama")  # a pattern of names, of no provider
 
 
 def test_opencode_providers_use_the_gateway_and_keep_the_users_settings(tmp_path: Path) -> None:

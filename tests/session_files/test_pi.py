@@ -3,6 +3,7 @@
 import json
 
 from refold import session_files as transcripts
+from refold.session_files.reader import join_content
 
 HEAD = {
     "type": "session",
@@ -224,3 +225,91 @@ def test_entries_that_were_never_sent_to_the_model_are_left_out():
     )
     assert list_words(session.messages) == ["go", "from an extension", "tool_use"]
     assert session.title == "a title"
+
+
+def test_the_request_has_the_prompt_and_tools_that_system_messages_declare_and_change():
+    """pi 1.6: they were left out, with a warning that Refold did not know them."""
+
+    def system(id, parent, **fields):
+        return entry(id, parent, message={"role": "system", "content": "", **fields})
+
+    def tool(name):
+        return {"name": name, "description": f"{name}s", "parameters": {"type": "object"}}
+
+    session = read(
+        HEAD,
+        system(
+            "s", None, sections={"preamble": "You are.", "cwd": "/w"}, toolsAdded=[tool("read")]
+        ),
+        user("a", "s", "Go."),
+        answer("b", "a", text("Gone.")),
+        system(
+            *("t", "b"),
+            content="Mind the gap.",
+            sections={"cwd": None, "skills": "Dig."},
+            toolsAdded=[tool("write")],
+            toolsRemoved=[{"name": "read"}],
+        ),
+        user("c", "t", "On."),
+        entry("u", "c", "usage", kind="cache_warm", usage={"input": 1}),
+    )
+    assert session.problems == () and len(session.messages) == 3
+    assert session.body["system"] == "Mind the gap.\n\nYou are.\n\nDig."
+    (written,) = session.body["tools"]
+    assert written == {
+        "name": "write",
+        "description": "writes",
+        "input_schema": {"type": "object"},
+    }
+    checkpoint = {"role": "system", "content": "Anew.", "toolsAdded": [tool("edit")]}
+    again = read(
+        HEAD,
+        system("s", None, sections={"cwd": "/w"}, toolsAdded=[tool("read")]),
+        user("a", "s", "Go."),
+        answer("b", "a", text("Gone.")),
+        entry(
+            *("c", "b", "compaction"),
+            summary="We went.",
+            firstKeptEntryId="b",
+            systemMessage=checkpoint,
+        ),
+        user("d", "c", "On."),
+    )
+    assert again.body["system"] == "Anew." and again.body["tools"][0]["name"] == "edit"
+
+
+def test_what_a_context_edit_shows_or_leaves_out_is_an_edit_of_pi():
+
+    def contents(messages):
+        results = [block["content"] for block in messages[2]["content"]]
+        words = [join_content(content) for content in results]
+        return [words, list_words(messages)[4]]
+
+    session = read(
+        HEAD,
+        user("a", None, "Read both."),
+        answer("b", "a", text("Yes."), call("k1"), call("k2")),
+        result("c", "b", "k1", "long"),
+        result("d", "c", "k2", "longer"),
+        answer("e", "d", text("Read.")),
+        user("f", "e", "Secret."),
+        answer("g", "f", text("Hm.")),
+        entry("h", "g", "context_edit", targetId="c", replacement={"content": "short"}),
+        entry("i", "h", "context_edit", targetId="c", replacement={"content": "shorter"}),
+        entry("j", "i", "context_edit", targetId="d", replacement=None),
+        entry("k", "j", "context_edit", targetId="f", replacement={"content": "***"}),
+        entry("l", "k", "context_edit", targetId="gone", replacement=None),
+        user("m", "l", "Next."),
+    )
+    assert session.problems == ()
+    assert contents(session.messages) == [["long", "longer"], "Secret."]
+    assert contents(session.effective) == [["shorter", ""], "***"]
+    omitted = read(
+        HEAD,
+        user("a", None, "Go."),
+        user("b", "a", "Forget it."),
+        answer("c", "b", text("Gone.")),
+        entry("d", "c", "context_edit", targetId="b", replacement=None),
+    )
+    assert list_words(omitted.effective) == ["Go.", "Gone."]
+    assert list_words(omitted.messages) == ["Go.", "Forget it.", "Gone."]

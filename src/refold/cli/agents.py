@@ -23,14 +23,16 @@ _PROVIDERS = tomllib.loads(_WELL_KNOWN.read_text(encoding="utf-8"))
 """Well-known providers of the gateway, read here because its modules are slow to load."""
 
 
-def _address(provider: str, path: str = "") -> str:
-    """Return the base URL that clients use for a provider: its address and a *path*."""
-    return f"{_PROVIDERS[provider]['url']}{path}"
+def _list_base_urls(field: str) -> dict[str, str]:
+    """Return the base URLs that agents have built in, by their names for the providers."""
+    providers = (provider.get(field, {}) for provider in _PROVIDERS.values())
+    return {name: url for urls in providers for name, url in urls.items()}
 
 
-OPENAI = _address("openai", "/v1")
-ANTHROPIC = _address("anthropic")
-GEMINI = _address("gemini")
+PROVIDERS: Mapping[str, str] = _list_base_urls("agents")
+"""Those of pi, OpenCode, Cline and Continue."""
+OPENAI, ANTHROPIC = PROVIDERS["openai"], PROVIDERS["anthropic"]
+GEMINI: str = _PROVIDERS["gemini"]["url"]
 CHATGPT = "https://chatgpt.com/backend-api"
 
 VARIABLES: Sequence[tuple[tuple[str, ...], str]] = (
@@ -39,19 +41,6 @@ VARIABLES: Sequence[tuple[tuple[str, ...], str]] = (
     (("GOOGLE_GEMINI_BASE_URL",), GEMINI),
 )
 """Environment variables from which SDKs read their base URL, and the default URL."""
-PROVIDERS: Mapping[str, str] = {
-    "anthropic": ANTHROPIC,
-    "openai": OPENAI,
-    "google": _address("gemini", "/v1beta"),
-    "openrouter": _address("openrouter", "/v1"),
-    "deepseek": _address("deepseek"),
-    "groq": _address("groq", "/v1"),
-    "mistral": _address("mistral"),
-    "moonshotai": _address("moonshot", "/v1"),
-    "xai": _address("xai", "/v1"),
-    "zai": _address("zai", "/coding/paas/v4"),
-}
-"""Base URLs of providers that agents have built in, by their names in pi and OpenCode."""
 
 
 # --- the start of an agent ------------------------------------------------------------------------
@@ -418,9 +407,12 @@ def _prepare_pi(start: LaunchContext) -> AgentSettings:
         for name, provider in objects(read_json(place / "models.json").get("providers"))
         if isinstance(provider.get("baseUrl"), str)
     }
-    urls = {**PROVIDERS, "openai-codex": CHATGPT, **own}
+    built_in = {**PROVIDERS, **_list_base_urls("pi"), "openai-codex": CHATGPT}
+    urls = {name: url for name, url in {**built_in, **own}.items() if url}
     default = text_at(read_json(place / "settings.json"), "defaultProvider")
-    provider = (start.values("--provider") or [default])[-1]
+    makers = [model.partition("/")[0] for model in start.values("--model") if "/" in model]
+    named = [maker for maker in makers if maker in {**built_in, **own}]
+    provider = [default, *named, *start.values("--provider")][-1]
     if provider and provider not in urls:
         raise ValueError(f"the provider {provider} has no base URL in models.json: {_PASSED}")
     addresses = {name: start.routes.through(url) for name, url in urls.items()}
@@ -538,7 +530,7 @@ AGENTS = (
     Agent("codex", "codex", "npm install -g @openai/codex", _prepare_codex),
     Agent("gemini", "gemini", "npm install -g @google/gemini-cli", _prepare_gemini),
     Agent("opencode", "opencode", "npm install -g opencode-ai", _prepare_opencode),
-    Agent("pi", "pi", "npm install -g @mariozechner/pi-coding-agent", _prepare_pi),
+    Agent("pi", "pi", "npm install -g @earendil-works/pi-coding-agent", _prepare_pi),
     Agent("qwen", "qwen", "npm install -g @qwen-code/qwen-code", _prepare_qwen),
     Agent("kimi", "kimi", "npm install -g @moonshot-ai/kimi-code", _prepare_kimi),
     Agent("vibe", "vibe", "pip install mistral-vibe", _prepare_vibe),

@@ -425,7 +425,7 @@ def load_providers() -> dict[str, dict[str, Any]]:
         name: {
             key: tuple(value) if isinstance(value, list) else value
             for key, value in raw.items()
-            if key not in KnownProvider._fields
+            if key not in {*KnownProvider._fields, "agents", "pi"}
         }
         for name, raw in _read_providers().items()
         if "url" in raw

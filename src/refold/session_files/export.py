@@ -1,6 +1,6 @@
 """Write a request as a session file with which its client can continue.
 
-The formats are those of Claude Code 2.1, Codex 0.169, pi 0.73 and OpenCode 1.18 (`make clients` has
+The formats are those of Claude Code 2.1, Codex 0.169, pi 1.6 and OpenCode 1.18 (`make clients` has
 them continue). Metadata of the original is copied. The original is only read.
 """
 

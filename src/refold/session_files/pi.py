@@ -1,20 +1,17 @@
-"""pi, and GitHub Copilot CLI.
-
-pi: `~/.pi/agent/sessions/--<directory>--/<time>_<id>.jsonl`. Entries form a tree (a list in the
+"""pi: `~/.pi/agent/sessions/--<directory>--/<time>_<id>.jsonl`. Entries form a tree (a list in the
 first version, which has no ids). Messages become Anthropic blocks, whatever provider the session
 used. Assistant messages without content (aborted before the first word) cannot be sent and are left
-out. Interrupted calls stay open.
-
-Copilot CLI: `~/.copilot/session-state/<session>/events.jsonl`. Events of subagents are left out.
+out. Interrupted calls stay open. System messages declare and change the prompt and the tools.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from refold.errors import FormatError
 from refold.session_files.claude_code import as_blocks, result_block, text_block
 from refold.session_files.reader import Compaction, Entry, SessionBuilder, file_reader
-from refold.session_files.source import ClientFiles, Source, Tree, cwd_under, folder_name
+from refold.session_files.source import ClientFiles, Source, Tree, cwd_under
 from refold.text.json_values import (
     JsonObject,
     Record,
@@ -26,7 +23,7 @@ from refold.text.json_values import (
     objects_in,
     parse_time,
     text_at,
-    without_keys,
+    without_empty,
 )
 
 CLIENT = "pi"
@@ -36,10 +33,12 @@ FILES = ClientFiles(
 VERSION = 3
 """Latest version of the format that can be read."""
 ENTRIES = frozenset(
-    {"branch_summary", "compaction", "custom", "custom_message", "label", "message"}
-    | {"model_change", "session_info", "thinking_level_change"}
+    {"branch_summary", "compaction", "context_edit", "custom", "custom_message", "label", "message"}
+    | {"model_change", "session_info", "thinking_level_change", "usage"}
 )
-ROLES = frozenset({"assistant", "bashExecution", "custom", "hookMessage", "toolResult", "user"})
+ROLES = frozenset(
+    {"assistant", "bashExecution", "custom", "hookMessage", "system", "toolResult", "user"}
+)
 PARTS = frozenset({"image", "text", "thinking", "toolCall"})
 """Types of entries, roles of messages and types of message parts."""
 SUMMARY_TEXT = (
@@ -72,9 +71,15 @@ def mismatch(source: Source) -> str:
 def read(session: SessionBuilder) -> None:
     """Read a session."""
     header, records = _active_records(session)
+    prompt = _SystemPrompt()
     for key, record in records.items():
         if record.get("type") == "compaction":
             session.compactions.append(_compaction(record, session, list(records)))
+            if checkpoint := object_at(record, "systemMessage"):
+                prompt = _SystemPrompt()
+                prompt.change(checkpoint)
+        elif text_at(record, "message", "role") == "system":
+            prompt.change(object_at(record, "message"))
         if entry := _entry_of_record(record):
             session.add(entry, is_result=text_at(record, "message", "role") == "toolResult")
             session.index[key] = session.position - 1
@@ -83,6 +88,8 @@ def read(session: SessionBuilder) -> None:
                 session.add_usage(usage)
         else:
             session.index[key] = session.position
+    session.compactions += _context_edits(records, session.index)
+    session.body = prompt.body()
     latest = list(reversed(records.values()))
     infos = (record for record in latest if record.get("type") == "session_info")
     stamps = (record["timestamp"] for record in latest if "timestamp" in record)
@@ -147,6 +154,68 @@ def _compaction(record: Record, session: SessionBuilder, keys: Sequence[str]) ->
     now = session.position
     stop = min(session.index.get(first, now), now)
     return Compaction(0, stop, (summary,), "compaction", meta, now)
+
+
+@dataclass(slots=True)
+class _SystemPrompt:
+    """The system prompt and tools that system messages declare and change."""
+
+    texts: list[str] = field(default_factory=list)
+    sections: dict[str, str] = field(default_factory=dict)
+    tools: dict[str, JsonObject] = field(default_factory=dict)
+
+    def change(self, message: Record) -> None:
+        """Apply a system message: text to add, sections and tools to set or to remove."""
+        blocks = _blocks(objects_in(as_blocks(message.get("content"))))
+        self.texts += [block["text"] for block in blocks if block["type"] == "text"]
+        for name, section in object_at(message, "sections").items():
+            if isinstance(section, str):
+                self.sections[name] = section
+            else:
+                self.sections.pop(name, None)
+        for tool in objects_at(message, "toolsRemoved"):
+            self.tools.pop(text_at(tool, "name"), None)
+        for tool in objects_at(message, "toolsAdded"):
+            self.tools[text_at(tool, "name")] = {
+                "name": text_at(tool, "name"),
+                "description": text_at(tool, "description"),
+                "input_schema": dict(object_at(tool, "parameters")),
+            }
+
+    def body(self) -> JsonObject:
+        """Return both as fields of a request; without those that are empty."""
+        system = "\n\n".join(filter(None, (*self.texts, *self.sections.values())))
+        return without_empty({"system": system, "tools": list(self.tools.values())})
+
+
+def _context_edits(records: Mapping[str, Record], index: Mapping[str, int]) -> Iterator[Compaction]:
+    """Yield for each message of which pi's model no longer sees a part what it sees instead."""
+    edits = {
+        text_at(record, "targetId"): record.get("replacement")
+        for record in records.values()
+        if record.get("type") == "context_edit"
+    }
+    places = {index[id] for id in edits if id in records and _entry_of_record(records[id])}
+    for at in sorted(places):
+        shown = list[Entry]()
+        for id, record in records.items():
+            if index[id] == at and _entry_of_record(record):
+                edited = _apply_context_edit(record, edits[id]) if id in edits else record
+                shown += filter(None, [_entry_of_record(edited)])
+        content = [block for entry in shown for block in entry["content"]]
+        insert = ({**shown[0], "content": content},) if content else ()
+        yield Compaction(at, at + 1, insert, "context_edit")
+
+
+def _apply_context_edit(record: Record, replacement: Any) -> JsonObject:
+    """Return a record with the content that a context edit shows. Of an omitted result the call
+    needs an empty one."""
+    message = object_at(record, "message")
+    content = replacement.get("content") if isinstance(replacement, dict) else []
+    if text_at(message, "role") == "bashExecution":
+        return {**record} if content else {}
+    edited = {"message": {**message, "content": content}} if message else {"content": content}
+    return {**record, **edited}
 
 
 # --- messages --------------------------------------------------------------------------------
@@ -229,70 +298,3 @@ def _command_text(message: Record) -> str:
 
 
 READER = file_reader(CLIENT, "anthropic", mismatch, read, FILES)
-
-
-# --- Copilot CLI ------------------------------------------------------------------------------
-
-
-COPILOT = "copilot"
-COPILOT_FILES = ClientFiles(
-    COPILOT,
-    (".copilot",),
-    ("session-state/*/events.jsonl",),
-    cwd_under("data", "context", "cwd"),
-    ("COPILOT_HOME",),
-    folder_name,
-)
-UNREAD = frozenset({"session.context_cleared", "session.truncation", "tool.user_requested"})
-"""Events that change the context without recording how."""
-
-
-def copilot_mismatch(source: Source) -> str:
-    """Return why these are no events of Copilot CLI; empty if they are."""
-    starts = (event for event in source.objects() if event.get("type") == "session.start")
-    return "" if first_text(starts, "data", "sessionId") else "no session.start with a sessionId"
-
-
-def read_copilot(session: SessionBuilder) -> None:
-    """Read events. A compaction hides the messages before its start."""
-    cut, calls = 0, set[str]()
-    for _, event in session.records():
-        if "agentId" in event or text_at(event, "data", "parentToolCallId"):
-            continue
-        session.note_time(event.get("timestamp"))
-        kind, data = text_at(event, "type"), object_at(event, "data")
-        session.id = session.id or text_at(data, "sessionId")
-        session.cwd = text_at(data, "context", "cwd") or session.cwd
-        session.model = text_at(data, "newModel") or text_at(data, "model") or session.model
-        content, id, now = text_at(data, "content"), text_at(data, "toolCallId"), session.position
-        head = int(now > 0 and session.messages[0]["role"] == "system")
-        match kind:
-            case "system.message" if head:  # repeated with each request of the user
-                session.messages[0] = {"role": "system", "content": content}
-            case "system.message":
-                session.say("system", content)
-            case "user.message" if sent := text_at(data, "transformedContent") or content:
-                session.say("user", sent)
-            case "assistant.message":
-                reasoning, requests = text_at(data, "reasoningText"), []
-                for call in objects_at(data, "toolRequests"):
-                    name, id = text_at(call, "name"), text_at(call, "toolCallId")
-                    requests.append((id, name, call.get("arguments")))
-                    calls.add(id)
-                if content or reasoning or requests:  # a fully encrypted part has none of them
-                    session.call(content, requests, reasoning)
-            case "tool.execution_complete" if id in calls:
-                output = text_at(data, "result", "content") or text_at(data, "error", "message")
-                session.answer(output, id)
-            case "session.compaction_start":
-                cut = now
-            case "session.compaction_complete" if summary := text_at(data, "summaryContent"):
-                meta = without_keys(data, "summaryContent")
-                shown = ({"role": "user", "content": summary},)
-                trigger = text_at(data, "trigger")
-                session.compactions.append(Compaction(head, cut or now, shown, trigger, meta, now))
-            case _ if kind in UNREAD:
-                session.unknown[kind] += 1
-
-
-COPILOT_READER = file_reader(COPILOT, "openai_chat", copilot_mismatch, read_copilot, COPILOT_FILES)
