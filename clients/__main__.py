@@ -22,6 +22,7 @@ from clients import (
     cline,
     codex,
     continue_cli,
+    copilot_cli,
     gemini_cli,
     kimi_code,
     mini_swe_agent,
@@ -47,6 +48,7 @@ CLIENTS = (
     *vibe.CLIENTS,
     *cline.CLIENTS,
     *continue_cli.CLIENTS,
+    *copilot_cli.CLIENTS,
 )
 HEAD = (
     "client",

@@ -1,5 +1,6 @@
 """The messages of a conversation, and a hash for every prefix of them."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate, islice
@@ -20,6 +21,8 @@ from refold.messages import (
 )
 
 T = TypeVar("T")
+MIN_UNIQUE_ANSWER_CHARS = 40
+"""Characters from which an answer is assumed to be unique."""
 
 
 class AppendLog(Sequence[T]):
@@ -196,6 +199,22 @@ def hash_message(message: Message) -> bytes:
     for part in message.parts:
         fields += _identity(part)
     return blake2b(b"".join(fields), digest_size=16).digest()
+
+
+def answer_hash(message: Message) -> bytes | None:
+    """Return the hash of an assistant message that is likely to be unique, because it has calls or
+    a long text; else None."""
+    is_distinct = message.role == "assistant" and (
+        message.calls or len(message.text) >= MIN_UNIQUE_ANSWER_CHARS
+    )
+    return hash_message(message) if is_distinct else None
+
+
+def count_common_messages(a: Sequence[str], b: Sequence[str]) -> int:
+    """Return the number of messages at the start of two histories that are equal, given their tips,
+    each the hash of everything before it."""
+    lengths = range(1, min(len(a), len(b)))
+    return bisect_left(lengths, True, key=lambda length: a[length] != b[length])
 
 
 def _identity(part: Part | Content) -> Iterable[bytes]:

@@ -282,6 +282,18 @@ def test_a_model_of_opencode_or_pi_without_a_base_url_is_refused(tmp_path: Path)
     lead("pi", tmp_path, "--model", "meta-llama/llama")  # a pattern of names, of no provider
 
 
+def test_copilot_is_led_to_the_gateway_if_its_provider_is_the_users_own(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"COPILOT_PROVIDER_BASE_URL.*pass no gateway"):
+        lead("copilot", tmp_path)
+    settings = {"COPILOT_PROVIDER_BASE_URL": OWN, "COPILOT_PROVIDER_TRANSPORT": "websockets"}
+    overlay, urls = lead("copilot", tmp_path, **settings)
+    assert list(urls.values()) == [OWN]
+    assert overlay.environment == {
+        "COPILOT_PROVIDER_BASE_URL": LED,
+        "COPILOT_PROVIDER_TRANSPORT": "http",
+    }
+
+
 def test_opencode_providers_use_the_gateway_and_keep_the_users_settings(tmp_path: Path) -> None:
     write(
         tmp_path / ".config/opencode/opencode.jsonc",

@@ -261,3 +261,51 @@ def test_copilot_events_become_the_messages_that_its_model_was_sent(tmp_path):
     assert [problem.text for problem in session.problems] == [
         "left out, as Refold does not know it: 'session.truncation' (1)"
     ]
+
+
+def test_what_copilot_1_sends_its_model_besides_is_read_and_what_a_rewind_removes_is_not(tmp_path):
+    """As recorded with 1.0.102: the system prompt stands behind the first request, and skills,
+    notices of finished commands and withdrawn turns have events of their own."""
+
+    def event(kind, id="", **data):
+        return {"type": kind, "id": id, "data": data, "timestamp": "2026-11-30T20:19:17Z"}
+
+    skill = {"source": "skill-greet", "prefix": "<skill-context>\n", "suffix": "</skill-context>"}
+    digest = hashlib.sha256(b"Say ahoy.\n").hexdigest()
+    path = put(
+        tmp_path / "events.jsonl",
+        event("session.start", sessionId="c1"),
+        event("user.message", content="Greet."),
+        event("system.message", content="You are."),
+        event("skill.invoked", name="greet", content="Say ahoy.\n"),
+        event("skill.context_delivered_ref", contentId=f"sha256:{digest}", **skill),
+        event("assistant.message", content="Ahoy."),
+        event("system.notification", content="<system_notification>Done.</system_notification>"),
+        event("user.message", "u2", content="Forget this."),
+        event("assistant.message", "a2", content="Of course."),
+        event("session.snapshot_rewind", upToEventId="u2", eventsRemoved=2),
+        event("user.message", "u3", content="And this."),
+        event("system.notification", "n3", content="Kept."),
+        event("assistant.message", "a3", content="Yes."),
+        event("session.snapshot_rewind", upToEventId="u3", eventIds=["u3", "a3"]),
+        event("skill.context_delivered", content="Row."),
+    )
+    words = [
+        ("system", "You are."),
+        ("user", "Greet."),
+        ("user", "<skill-context>\nSay ahoy.\n</skill-context>"),
+        ("assistant", "Ahoy."),
+        ("user", "<system_notification>Done.</system_notification>"),
+        ("user", "Kept."),
+        ("user", "Row."),
+    ]
+    session = session_files.read(path)
+    assert [(entry["role"], entry["content"]) for entry in session.messages] == words
+    assert session.problems == ()
+    cleared = event("session.context_cleared", initialMessage="Anew.", messagesCleared=6)
+    with path.open("a") as file:
+        records = cleared, event("user.message", content="On.")
+        file.writelines(f"\n{json.dumps(record)}" for record in records)
+    again = session_files.read(path)
+    assert len(again.messages) == 8
+    assert [entry["content"] for entry in again.effective] == ["You are.", "Anew.", "On."]

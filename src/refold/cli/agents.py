@@ -525,6 +525,14 @@ def _prepare_continue(start: LaunchContext) -> AgentSettings:
     )
 
 
+def _prepare_copilot(start: LaunchContext) -> AgentSettings:
+    """Copilot CLI: a provider of the user's own has its base URL in the environment."""
+    name = "COPILOT_PROVIDER_BASE_URL"
+    if not (url := start.environment.get(name)):
+        raise ValueError(f"{name} is not set, so Copilot asks GitHub's models: {_PASSED}")
+    return AgentSettings({name: start.routes.through(url), "COPILOT_PROVIDER_TRANSPORT": "http"})
+
+
 AGENTS = (
     Agent("claude", "claude", "npm install -g @anthropic-ai/claude-code", _prepare_claude),
     Agent("codex", "codex", "npm install -g @openai/codex", _prepare_codex),
@@ -536,6 +544,7 @@ AGENTS = (
     Agent("vibe", "vibe", "pip install mistral-vibe", _prepare_vibe),
     Agent("cline", "cline", "npm install -g cline", _prepare_cline),
     Agent("continue", "cn", "npm install -g @continuedev/cli", _prepare_continue),
+    Agent("copilot", "copilot", "npm install -g @github/copilot", _prepare_copilot),
     Agent("aider", "aider", "pip install aider-chat", prepare_by_variables),
     Agent("mini-swe-agent", "mini", "pip install mini-swe-agent", prepare_by_variables),
 )

@@ -26,8 +26,8 @@ from refold.codecs.detect import open_payload
 from refold.codecs.json_text import dump
 from refold.errors import FormatError, RefoldError, install_hint
 from refold.session_files import FIELDS, Format, Session, has_session, read_value
-from refold.session_files.plain import BODY_KEYS, record_id
-from refold.session_files.source import BOM, GZIP, ZSTD, load_zstd, open_zstd
+from refold.session_files.plain import BODY_KEYS
+from refold.session_files.source import BOM, GZIP, ZSTD, load_zstd, open_zstd, record_id
 from refold.session_files.trajectories import TURNS, is_event
 from refold.text.json_values import JsonObject, object_at, objects_at, parse_or_none, text_at
 

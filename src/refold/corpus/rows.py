@@ -12,7 +12,7 @@ from refold.core.view_lines import break_down
 from refold.corpus.inputs import as_values, read_record
 from refold.corpus.segments import build_compactor, edit_rows, read_strategies, unroll
 from refold.errors import FormatError, require_int
-from refold.session_files.plain import record_id
+from refold.session_files.source import record_id
 from refold.text.json_values import JsonObject
 
 PARTS = ("system", "tools", "text", "thinking", "call", "result")

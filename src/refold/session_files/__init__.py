@@ -63,6 +63,7 @@ __all__ = [
 
 READERS: tuple[Reader, ...] = (
     pi.READER,
+    pi.COPILOT_READER,
     gemini_cli.QWEN_READER,
     claude_code.READER,
     codex.READER,
@@ -76,7 +77,6 @@ READERS: tuple[Reader, ...] = (
     trajectories.ATIF_READER,
     trajectories.OPENHANDS_READER,
     plain.CONTINUE_READER,
-    plain.COPILOT_READER,
     plain.KIMI_READER,
     plain.KIMI_CODE_READER,
     plain.READER,

@@ -1,29 +1,36 @@
-"""pi: `~/.pi/agent/sessions/--<directory>--/<time>_<id>.jsonl`. Entries form a tree (a list in the
+"""pi, and GitHub Copilot CLI.
+
+pi: `~/.pi/agent/sessions/--<directory>--/<time>_<id>.jsonl`. Entries form a tree (a list in the
 first version, which has no ids). Messages become Anthropic blocks, whatever provider the session
 used. Assistant messages without content (aborted before the first word) cannot be sent and are left
 out. Interrupted calls stay open. System messages declare and change the prompt and the tools.
+
+Copilot CLI: `~/.copilot/session-state/<session>/events.jsonl`. Events of subagents are left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from refold.errors import FormatError
 from refold.session_files.claude_code import as_blocks, result_block, text_block
 from refold.session_files.reader import Compaction, Entry, SessionBuilder, file_reader
-from refold.session_files.source import ClientFiles, Source, Tree, cwd_under
+from refold.session_files.source import ClientFiles, Source, Tree, cwd_under, folder_name
 from refold.text.json_values import (
     JsonObject,
     Record,
     dig,
     first_text,
     int_at,
+    list_at,
     object_at,
     objects_at,
     objects_in,
     parse_time,
     text_at,
     without_empty,
+    without_keys,
 )
 
 CLIENT = "pi"
@@ -298,3 +305,96 @@ def _command_text(message: Record) -> str:
 
 
 READER = file_reader(CLIENT, "anthropic", mismatch, read, FILES)
+
+
+# --- Copilot CLI ------------------------------------------------------------------------------
+
+
+COPILOT = "copilot"
+COPILOT_FILES = ClientFiles(
+    COPILOT,
+    (".copilot",),
+    ("session-state/*/events.jsonl",),
+    cwd_under("data", "context", "cwd"),
+    ("COPILOT_HOME",),
+    folder_name,
+)
+UNREAD = frozenset({"session.truncation", "tool.user_requested"})
+"""Events that change the context without recording how."""
+TO_MODEL = frozenset(
+    {"session.mode_notice_delivered", "skill.context_delivered", "system.notification"}
+)
+"""Events with a text that the model is sent as a user message, as are requests."""
+
+
+def copilot_mismatch(source: Source) -> str:
+    """Return why these are no events of Copilot CLI; empty if they are."""
+    starts = (event for event in source.objects() if event.get("type") == "session.start")
+    return "" if first_text(starts, "data", "sessionId") else "no session.start with a sessionId"
+
+
+def _active_events(session: SessionBuilder) -> Iterable[Record]:
+    """Return the events without those of subagents and those that a rewind removed."""
+    events = dict[str, Record]()
+    for line, event in session.records():
+        if "agentId" in event or text_at(event, "data", "parentToolCallId"):
+            continue
+        if event.get("type") == "session.snapshot_rewind":
+            first, ids = text_at(event, "data", "upToEventId"), list(events)
+            since = ids[ids.index(first) :] if first in events else []
+            for id in list_at(event, "data", "eventIds") or since:
+                events.pop(str(id), None)
+        events[text_at(event, "id") or f"line {line}"] = event
+    return events.values()
+
+
+def read_copilot(session: SessionBuilder) -> None:
+    """Read events. A compaction hides the messages before its start."""
+    cut, calls, skills = 0, set[str](), dict[str, str]()
+    for event in _active_events(session):
+        session.note_time(event.get("timestamp"))
+        kind, data = text_at(event, "type"), object_at(event, "data")
+        session.id = session.id or text_at(data, "sessionId")
+        session.cwd = text_at(data, "context", "cwd") or session.cwd
+        session.model = text_at(data, "newModel") or text_at(data, "model") or session.model
+        content, id, now = text_at(data, "content"), text_at(data, "toolCallId"), session.position
+        head = int(now > 0 and session.messages[0]["role"] == "system")
+        match kind:
+            case "system.message":  # behind the first request, and again with later ones
+                session.messages[:head] = [{"role": "system", "content": content}]
+            case "user.message" if sent := text_at(data, "transformedContent") or content:
+                session.say("user", sent)
+            case _ if kind in TO_MODEL and content:
+                session.say("user", content)
+            case "skill.invoked":
+                skills[sha256(content.encode()).hexdigest()] = content
+            case "skill.context_delivered_ref":
+                skill = skills.get(text_at(data, "contentId").removeprefix("sha256:"), "")
+                session.say("user", text_at(data, "prefix") + skill + text_at(data, "suffix"))
+            case "assistant.message":
+                reasoning, requests = text_at(data, "reasoningText"), []
+                for call in objects_at(data, "toolRequests"):
+                    name, id = text_at(call, "name"), text_at(call, "toolCallId")
+                    requests.append((id, name, call.get("arguments")))
+                    calls.add(id)
+                if content or reasoning or requests:  # a fully encrypted part has none of them
+                    session.call(content, requests, reasoning)
+            case "tool.execution_complete" if id in calls:
+                output = text_at(data, "result", "content") or text_at(data, "error", "message")
+                session.answer(output, id)
+            case "session.compaction_start":
+                cut = now
+            case "session.compaction_complete" if summary := text_at(data, "summaryContent"):
+                meta = without_keys(data, "summaryContent")
+                shown = ({"role": "user", "content": summary},)
+                trigger = text_at(data, "trigger")
+                session.compactions.append(Compaction(head, cut or now, shown, trigger, meta, now))
+            case "session.context_cleared" if now > head:
+                text = text_at(data, "initialMessage")
+                first = [{"role": "user", "content": text}] if text else []
+                session.compactions.append(Compaction(head, now, (*first,), kind, data, now))
+            case _ if kind in UNREAD:
+                session.unknown[kind] += 1
+
+
+COPILOT_READER = file_reader(COPILOT, "openai_chat", copilot_mismatch, read_copilot, COPILOT_FILES)

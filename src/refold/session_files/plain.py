@@ -1,5 +1,5 @@
 """Conversations without a client: a list of messages, a request body, or a log of requests. Also
-the similar files of Kimi CLI, Kimi Code, Continue and Copilot CLI, and the ids of records.
+the similar files of Kimi CLI, Kimi Code and Continue.
 
 JSON or JSONL, in any wire format. In a log each line is a request body, or an object with one under
 `body`, `request` or `payload`. The last request is the conversation, and each can be read by its
@@ -13,8 +13,6 @@ agent. Those whose type begins with `context.` make its context.
 
 Continue: `~/.continue/sessions/<session>.json`, a list of items on the screen. An item holds a
 message, and for an assistant message its calls with their output, which was sent as messages.
-
-Copilot CLI: `~/.copilot/session-state/<session>/events.jsonl`. Events of subagents are left out.
 """
 
 import hashlib
@@ -44,7 +42,6 @@ from refold.session_files.reader import (
 from refold.session_files.source import ClientFiles, Problem, Source, cwd_under, folder_name
 from refold.text.json_values import (
     Record,
-    first_text,
     int_at,
     list_at,
     object_at,
@@ -468,82 +465,3 @@ def _item_entries(item: Record, message: Record) -> Iterator[Entry]:
 CONTINUE_READER = file_reader(
     CONTINUE, "openai_chat", continue_mismatch, read_continue, CONTINUE_FILES
 )
-
-# --- Copilot CLI ------------------------------------------------------------------------------
-
-
-COPILOT = "copilot"
-COPILOT_FILES = ClientFiles(
-    COPILOT,
-    (".copilot",),
-    ("session-state/*/events.jsonl",),
-    cwd_under("data", "context", "cwd"),
-    ("COPILOT_HOME",),
-    folder_name,
-)
-UNREAD = frozenset({"session.context_cleared", "session.truncation", "tool.user_requested"})
-"""Events that change the context without recording how."""
-
-
-def copilot_mismatch(source: Source) -> str:
-    """Return why these are no events of Copilot CLI; empty if they are."""
-    starts = (event for event in source.objects() if event.get("type") == "session.start")
-    return "" if first_text(starts, "data", "sessionId") else "no session.start with a sessionId"
-
-
-def read_copilot(session: SessionBuilder) -> None:
-    """Read events. A compaction hides the messages before its start."""
-    cut, calls = 0, set[str]()
-    for _, event in session.records():
-        if "agentId" in event or text_at(event, "data", "parentToolCallId"):
-            continue
-        session.note_time(event.get("timestamp"))
-        kind, data = text_at(event, "type"), object_at(event, "data")
-        session.id = session.id or text_at(data, "sessionId")
-        session.cwd = text_at(data, "context", "cwd") or session.cwd
-        session.model = text_at(data, "newModel") or text_at(data, "model") or session.model
-        content, id, now = text_at(data, "content"), text_at(data, "toolCallId"), session.position
-        head = int(now > 0 and session.messages[0]["role"] == "system")
-        match kind:
-            case "system.message" if head:  # repeated with each request of the user
-                session.messages[0] = {"role": "system", "content": content}
-            case "system.message":
-                session.say("system", content)
-            case "user.message" if sent := text_at(data, "transformedContent") or content:
-                session.say("user", sent)
-            case "assistant.message":
-                reasoning, requests = text_at(data, "reasoningText"), []
-                for call in objects_at(data, "toolRequests"):
-                    name, id = text_at(call, "name"), text_at(call, "toolCallId")
-                    requests.append((id, name, call.get("arguments")))
-                    calls.add(id)
-                if content or reasoning or requests:  # a fully encrypted part has none of them
-                    session.call(content, requests, reasoning)
-            case "tool.execution_complete" if id in calls:
-                output = text_at(data, "result", "content") or text_at(data, "error", "message")
-                session.answer(output, id)
-            case "session.compaction_start":
-                cut = now
-            case "session.compaction_complete" if summary := text_at(data, "summaryContent"):
-                meta = without_keys(data, "summaryContent")
-                shown = ({"role": "user", "content": summary},)
-                trigger = text_at(data, "trigger")
-                session.compactions.append(Compaction(head, cut or now, shown, trigger, meta, now))
-            case _ if kind in UNREAD:
-                session.unknown[kind] += 1
-
-
-COPILOT_READER = file_reader(COPILOT, "openai_chat", copilot_mismatch, read_copilot, COPILOT_FILES)
-
-
-# --- names of records -----------------------------------------------------------------------------
-
-IDS = ("session", "session_id", "trajectory_id", "instance_id", "id", "uuid")
-"""Fields that may hold the id of a record, in order of preference."""
-
-
-def record_id(record: Any) -> str:
-    """Return the id of a record; empty if it has none."""
-    values = (object_at(record).get(name) for name in IDS)
-    named = (str(value) for value in values if isinstance(value, str | int) and value != "")
-    return next(named, "")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from refold.errors import FormatError
-from refold.text.json_values import JsonObject, Record, first_text, parse_or_none
+from refold.text.json_values import JsonObject, Record, first_text, object_at, parse_or_none
 
 SAMPLE = 64
 """Number of lines that are read to recognise the client of a file."""
@@ -469,3 +469,16 @@ class Tree:
     def _parent(self, node: Node) -> str:
         """Return the parent's id; if it is not in the file, the id of the previous record."""
         return node.parent if node.parent in self.nodes or not node.parent else node.previous
+
+
+# --- names of records -----------------------------------------------------------------------------
+
+IDS = ("session", "session_id", "trajectory_id", "instance_id", "id", "uuid")
+"""Fields that may hold the id of a record, in order of preference."""
+
+
+def record_id(record: Any) -> str:
+    """Return the id of a record; empty if it has none."""
+    values = (object_at(record).get(name) for name in IDS)
+    named = (str(value) for value in values if isinstance(value, str | int) and value != "")
+    return next(named, "")

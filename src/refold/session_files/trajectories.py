@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from refold.session_files.plain import IDS, record_id
 from refold.session_files.reader import (
     Compaction,
     Entry,
@@ -25,7 +24,7 @@ from refold.session_files.reader import (
     join_content,
     write_call,
 )
-from refold.session_files.source import Source
+from refold.session_files.source import IDS, Source, record_id
 from refold.text.json_values import (
     Record,
     int_at,

@@ -1,6 +1,5 @@
 """The conversations that a gateway knows, least recently used ones dropped first."""
 
-from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,39 +17,16 @@ from refold.edits import Edit
 from refold.gateway.conversations.workers import Job, Prefetch
 from refold.messages import Message
 from refold.stores.store import LedgerRow, MemoryStore
-from refold.transcript import hash_message
+from refold.transcript import answer_hash, count_common_messages
 
 MAX_KNOWN_HISTORIES = 8
 """Maximum number of histories remembered of one conversation."""
 POLL_SECONDS = 0.1
 """Interval of checks whether a lock is still worth waiting for."""
-MIN_UNIQUE_ANSWER_CHARS = 40
-"""Characters from which an answer is assumed to be unique."""
 
 
 class ConversationBusy(TimeoutError):  # noqa: N818 - it says what it is
     """Another request of the conversation is being worked on."""
-
-
-def answer_hash(message: Message) -> bytes | None:
-    """Return the hash of an assistant message that is likely to be unique, because it has calls or
-    a long text; else None."""
-    is_distinct = message.role == "assistant" and (
-        message.calls or len(message.text) >= MIN_UNIQUE_ANSWER_CHARS
-    )
-    return hash_message(message) if is_distinct else None
-
-
-def answer_hashes(payload: Payload) -> frozenset[bytes]:
-    """Return the hashes of the distinctive answers in a history (`answer_hash`)."""
-    return frozenset(filter(None, map(answer_hash, payload.decode())))
-
-
-def count_common_messages(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return the number of messages at the start of two histories that are equal, given their tips,
-    each the hash of everything before it."""
-    lengths = range(1, min(len(a), len(b)))
-    return bisect_left(lengths, True, key=lambda length: a[length] != b[length])
 
 
 def compute_ratio(view: View) -> float:
@@ -82,8 +58,7 @@ class LatestRequest(NamedTuple):
 
 @dataclass(eq=False)
 class History:
-    """The features that identify a conversation: its first entry, its model's answers, and the tips
-    of its histories."""
+    """What identifies a conversation: its first entry, its answers, the tips of its histories."""
 
     first_entry: bytes = b""
     """Hash of the first entry; empty if the client names the conversation."""
@@ -103,7 +78,7 @@ class History:
         """`answer_hash` of each message of the latest history."""
         if self.latest is not None:
             return self.latest.map_cached(answer_hash)
-        return answer_hashes(self.opened) if self.opened is not None else ()
+        return map(answer_hash, self.opened.decode()) if self.opened is not None else ()
 
     def is_continued_by(self, view: View) -> bool:
         """Return whether one of the known histories is a prefix of that of *view*."""

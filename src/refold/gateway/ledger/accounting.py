@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from refold.compactor.conversations import put_lru
 from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
-from refold.gateway.conversations.conversations import count_common_messages, count_unedited
+from refold.gateway.conversations.conversations import count_unedited
 from refold.gateway.exchange import Incoming, Outgoing
 from refold.gateway.http.request import parse_object, request_model
 from refold.gateway.ledger.entry import (
@@ -32,6 +32,7 @@ from refold.speakers import is_request
 from refold.text.json_values import dig, list_at
 from refold.tokens.model_table import Rates, find_rates
 from refold.tokens.usage import MOST_TOKENS, Usage, read_usage
+from refold.transcript import count_common_messages
 
 # --- bills without edits --------------------------------------------------------------------------
 # No provider reports what a call would have been billed without edits, so that is computed from its

@@ -19,7 +19,7 @@ from refold.compactor.pins import Pins, keep_pinned
 from refold.core.strategy import Strategy
 from refold.core.view import View
 from refold.errors import FormatError
-from refold.gateway.conversations.conversations import Conversation, Conversations, answer_hashes
+from refold.gateway.conversations.conversations import Conversation, Conversations
 from refold.gateway.conversations.persistence import (
     RowLedger,
     defer_edits,
@@ -49,7 +49,7 @@ from refold.gateway.settings import Settings
 from refold.models.fallback import CircuitBreaker
 from refold.stores.store import Store
 from refold.text.json_values import parse_or_none, text_at
-from refold.transcript import hash_message
+from refold.transcript import answer_hash, hash_message
 
 MIN_CACHED_SHARE = 0.1
 """Share of its tokens that a history has in common with the latest one, if the provider's cache
@@ -379,7 +379,7 @@ def find_continued(
         for conversation in relatives
     ]
     if relatives and not any(lengths):
-        answers = answer_hashes(payload)
+        answers = {*map(answer_hash, payload.decode())} - {None}
         lengths = [
             len(answers.intersection(conversation.history.answer_hashes))
             for conversation in relatives
