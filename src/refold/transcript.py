@@ -87,6 +87,9 @@ class AppendLog(Sequence[T]):
 
     __hash__ = None  # type: ignore[assignment]  # as for a list: its content is what it is
 
+    def __reduce__(self) -> tuple[type["AppendLog[T]"], tuple[list[T]]]:
+        return AppendLog, (list(self),)  # a lock cannot be pickled
+
     def __repr__(self) -> str:
         return f"AppendLog({list(self)!r})"
 

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import hashlib
 import json
+import pickle
 from collections import OrderedDict
 from functools import partial
 
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 
 import refold
 from refold.budget.triggers import Fraction, Tokens
+from refold.codecs.detect import CODECS
 from refold.compactor.conversations import MAX_CONVERSATIONS, put_lru
 from refold.compactor.late_edits import drop_invalidated_thinking
 from refold.memory import MemoryFlush
-from refold.messages import Message, ToolCall, user
+from refold.messages import Message, Text, ToolCall, user
 from refold.strategies import ClearToolResults, Summarize
 from refold.testing import ScriptedModel
 from tests.support.compaction import STRATEGIES, conversation
@@ -687,3 +689,24 @@ def test_default_strategies_summarise_to_the_given_target(make):
     view = make(chat_of(80))
     assert view.goal == 12_000 and 9_000 <= view.tokens <= 12_000
     assert [edit.by[:25] for edit in view.edits] == ["SummarizeTo(tokens=12000,"]
+
+
+@pytest.mark.parametrize("to_source", [dict, json.dumps, lambda body: json.dumps(body).encode()])
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.NAME)
+def test_a_view_can_be_pickled_with_its_payload(codec, to_source):
+    """Ray, Spark and `multiprocessing` return it from another process."""
+    turns = [
+        user("Long words. " * 200),
+        Message("assistant", (Text("An answer. " * 200),)),
+        user("?"),
+    ]
+    model = "claude-opus-4-8" if codec.NAME in ("anthropic", "bedrock") else "gemini-3-pro"
+    source = to_source({"model": model, codec.FIELD: [codec.encode(turn) for turn in turns]})
+    budget = refold.Budget(200, 100)
+    view = refold.Compactor([Summarize(keep=1)], budget, format=codec.NAME)(source)
+    copied = pickle.loads(pickle.dumps(view))
+    assert view.edits
+    assert (copied, copied.payload, copied.tokens) == (view, view.payload, view.tokens)
+    assert copied.source.codec is codec
+    assert copied.revert().payload == source
+    assert copy.deepcopy(view) == view

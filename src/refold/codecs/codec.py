@@ -2,10 +2,11 @@
 these names."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
+from importlib import import_module
 from itertools import chain, islice
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, Protocol, cast
 
 from refold.codecs.blocks import as_list, as_opaque, describe_misfit, with_reasoning
@@ -129,6 +130,11 @@ class Payload:
     def __len__(self) -> int:
         return len(self.raw_entries) - self.head
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        codec = self.codec.__name__ if isinstance(self.codec, ModuleType) else self.codec
+        opened = self.field, self.body, self.raw_entries, self.rebuild
+        return _unpickle, (codec, *opened, None, self.head, self.is_named)
+
     def entry(self, index: int) -> Wire:
         """Parse the entry at *index*."""
         return _load(self.raw_entries[self.head + index])
@@ -140,8 +146,7 @@ class Payload:
 
     @property
     def full_body(self) -> Body:
-        """The request with its conversation, fully parsed; only the conversation for a bare
-        list."""
+        """The request, fully parsed; only the conversation for a bare list."""
         return {**self.body, self.codec.FIELD: list(map(_load, self.raw_entries))}
 
     @property
@@ -174,10 +179,7 @@ class Payload:
         return messages
 
     def _check_first(self, entries: Iterator[Wire], count: int) -> Iterator[Wire]:
-        """Return *entries* after checking that the first *count* fit the named format.
-
-        Raises `FormatError` if they do not.
-        """
+        """Return *entries*. Raises `FormatError` if the first *count* do not fit the format."""
         first = list(islice(entries, count))
         if first and not self.codec.fits(self.body, first):
             problem = describe_misfit(first)
@@ -194,8 +196,7 @@ class Payload:
 
         *pieces* are slices of unedited *messages*, which were decoded from this payload, and
         entries made of one or more messages, each with the position of the entry that it replaces,
-        or None.
-        *forget* removes references to hidden messages from an entry.
+        or None. *forget* removes references to hidden messages from an entry.
         """
         encoded = (
             piece
@@ -222,9 +223,8 @@ class Payload:
         that the latest turn has (DS-1)."""
         if origin is None:
             item = self.codec.encode(message)
-            turns = (
-                at for at in reversed(range(len(messages))) if messages[at].role == "assistant"
-            )
+            backwards = reversed(range(len(messages)))
+            turns = (at for at in backwards if messages[at].role == "assistant")
             latest = next(turns, -1) if message.role == "assistant" else -1
             return item if latest < 0 else with_reasoning(item, self.entry(latest))
         entry = self.entry(origin)
@@ -232,11 +232,9 @@ class Payload:
 
     def join(self, pieces: Iterable[slice | Wire]) -> Any:
         """Return the payload with *pieces* as its entries; a slice stands for original ones."""
-        head = self.head
-        moved = (
-            slice(p.start + head, p.stop + head) if isinstance(p, slice) else p for p in pieces
-        )
-        return self.rebuild(chain([slice(0, head)], moved))
+        at = self.head
+        moved = (slice(p.start + at, p.stop + at) if isinstance(p, slice) else p for p in pieces)
+        return self.rebuild(chain([slice(0, at)], moved))
 
 
 def split_payload(
@@ -266,13 +264,17 @@ def split_payload(
 def _split_body(body: Body, fields: Sequence[str]) -> Payload:
     field = conversation_field(body, fields)
     rest = {key: value for key, value in body.items() if key != field}
-    entries = body[field]
-    if isinstance(entries, str):
-        lone = [entries]
-        return Payload(field, rest, lone, lambda out: {**body, field: _join_lone(lone, out)})
+    entries = [body[field]] if isinstance(body[field], str) else body[field]
     if not isinstance(entries, Sequence):
         raise FormatError(f"{field!r} must be a list of messages, not {type(entries).__name__}")
-    return Payload(field, rest, entries, lambda out: {**body, field: _join_list(entries, out)})
+    return Payload(field, rest, entries, partial(_join_body, body, field, entries))
+
+
+def _join_body(body: Body, field: str, entries: Any, pieces: Iterable[slice | Any]) -> Body:
+    """Return the body. A lone string stays one if a string is still the only entry."""
+    new = _join_list(entries, pieces)
+    is_lone = isinstance(body[field], str) and list(map(type, new)) == [str]
+    return {**body, field: new[0] if is_lone else new}
 
 
 def _join_list(entries: Sequence[Any], pieces: Iterable[slice | Any]) -> Any:
@@ -286,10 +288,9 @@ def _join_list(entries: Sequence[Any], pieces: Iterable[slice | Any]) -> Any:
     return tuple(out) if isinstance(entries, tuple) else out
 
 
-def _join_lone(lone: list[str], pieces: Iterable[slice | Any]) -> Any:
-    """Return the lone string if it is still the only entry, else a list."""
-    entries = _join_list(lone, pieces)
-    return entries[0] if len(entries) == 1 and isinstance(entries[0], str) else entries
+def _unpickle(codec: Any, *fields: Any) -> Payload:
+    codec = import_module(codec) if isinstance(codec, str) else codec
+    return replace(Payload(*fields), codec=codec)
 
 
 def _load(entry: Any) -> Wire:

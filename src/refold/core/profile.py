@@ -81,6 +81,9 @@ class CountedTranscript:
         self._under = {} if under is None else under
         self._facts = dict[Callable[[CountedTranscript], Any], Any]()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CountedTranscript, (self.transcript, self.profile, self.token_sums)  # no caches
+
     @classmethod
     def of(cls, transcript: Transcript, profile: Profile) -> "CountedTranscript":
         """Count a transcript from its start."""

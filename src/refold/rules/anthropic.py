@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from refold.errors import is_number
@@ -259,10 +260,8 @@ def block_binding(body: Body) -> Record | None:
 
 
 def find_wrong_binding(request: Request) -> Iterator[Fault]:
-    """Report an invalid `prefix_mismatch_behavior`, or one with disabled thinking (AN-9).
-
-    The API's types accept it with `adaptive` and `enabled`.
-    """
+    """Report an invalid `prefix_mismatch_behavior`, or one with disabled thinking (AN-9). The API's
+    types accept it with `adaptive` and `enabled`."""
     binding = block_binding(request.body)
     if binding is None:
         return
@@ -507,7 +506,7 @@ RULES: tuple[Rule, ...] = (
         "AN-1",
         "calls are answered in the next user message, results first",
         find_broken_calls,
-        lambda request: request.pairing.inseparable,
+        attrgetter("pairing.inseparable"),
         (settle_results,),
         LIMIT_SAME_ID,
     ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 from refold.messages import Media, Opaque, Text, ToolCall, ToolResult
@@ -135,12 +136,12 @@ def _as_claude(request: Request) -> Request:
     return replace(request, body={**fields, "model": request.body.get("modelId")})
 
 
-def _behind_converse(judge: Judge) -> Judge:
-    return lambda before, after: judge(_as_claude(before), _as_claude(after))
+def _behind_converse(judge: Judge, before: Request, after: Request) -> Iterable[Fault]:
+    return judge(_as_claude(before), _as_claude(after))
 
 
 CONTINUITY: tuple[ContinuityRule, ...] = tuple(
-    replace(rule, find_faults=_behind_converse(rule.find_faults))
+    replace(rule, find_faults=partial(_behind_converse, rule.find_faults))
     for rule in anthropic_continuity.CONTINUITY
 )
 """All rules of this API about what a request must keep of the previous one: those of Claude."""

@@ -23,6 +23,7 @@ from refold.rules.rule import (
     Note,
     RepairedEntries,
     Rule,
+    find_nothing,
     remove_spots,
     take_out_unpaired,
 )
@@ -268,7 +269,7 @@ RULES: tuple[Rule, ...] = (
         (drop_lone_reasoning,),
         LIMIT_ALONE,
     ),
-    Rule("OA-4", REASONING, lambda _: (), join_reasoning),
+    Rule("OA-4", REASONING, find_nothing, join_reasoning),
     Rule(
         "OA-5",
         "requests that are not stored carry encrypted reasoning",

@@ -106,6 +106,11 @@ class Rules:
         return compute_cuts(len(messages), joined)
 
 
+def find_nothing(request: Request) -> tuple[Fault, ...]:  # noqa: ARG001 - as every rule's
+    """Return no faults, for a rule that only forbids cuts."""
+    return ()
+
+
 def sort_violations(violations: Iterable[Violation]) -> tuple[Violation, ...]:
     """Sort violations by position, then by rule."""
     return tuple(sorted(violations, key=lambda v: (v.at, v.rule)))
@@ -195,7 +200,6 @@ RepairFunction = Callable[[BrokenRequest], RepairedEntries]
 
 NO_RESULT = "[No result of this call was recorded.]"
 """Placeholder for a missing result. It is constant, so that a prompt cache holds."""
-
 NO_CALL = "[Result of a call that is no longer part of this conversation]"
 """First line of the text of a result that had to stay without its call."""
 
@@ -214,10 +218,8 @@ def join(first: RepairedEntry, second: RepairedEntry) -> RepairedEntry:
     """Merge two neighbouring entries. If one is empty, return the other."""
     if not (first.refs and second.refs):
         return first if first.refs else second
-    parts = (*first.message.parts, *second.message.parts)
-    return RepairedEntry(
-        replace(first.message, parts=parts), (*first.refs, *second.refs), first.near
-    )
+    merged = replace(first.message, parts=(*first.message.parts, *second.message.parts))
+    return RepairedEntry(merged, (*first.refs, *second.refs), first.near)
 
 
 def remove(
