@@ -22,6 +22,7 @@ from refold.models.responses import (
     answer_of_exception,
     as_mapping,
 )
+from refold.rules.openai_responses import SERVER_HELD
 from refold.rules.request import Body
 from refold.text.json_values import JsonObject, dig, without_keys
 from refold.tokens.model_table import Rates
@@ -58,7 +59,6 @@ _DROPPED = frozenset(
     )
 )
 """Fields of a conversation's request that would prevent an immediate plain-text answer."""
-_SERVER_HELD = ("previous_response_id", "conversation")
 
 
 class ModelRequest(NamedTuple):
@@ -101,7 +101,7 @@ def continue_request(ask: Ask, formats: Iterable[str], window: int | None) -> Mo
     payload = view.source if view is not None else None
     if view is None or payload is None or not payload.field or payload.codec.NAME not in formats:
         return None
-    if any(payload.body.get(name) for name in _SERVER_HELD):
+    if any(payload.body.get(name) for name in SERVER_HELD):
         return None
     tokens = view.tokens + view.profile.count(user(ask.prompt)) + ask.max_tokens
     if (window is not None and tokens > window) or _breaks_a_rule(view, ask):

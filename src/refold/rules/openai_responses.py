@@ -29,7 +29,7 @@ from refold.rules.rule import (
 )
 from refold.text.json_values import int_at, text_at
 
-ELSEWHERE = ("previous_response_id", "conversation")
+SERVER_HELD = ("previous_response_id", "conversation")
 """Fields that tell that the server holds a part of the conversation."""
 TRUNCATIONS = ("auto", "disabled")
 REASONING = "calls keep the reasoning that they were made with"
@@ -77,7 +77,7 @@ def join_pairs(request: Request) -> Iterator[tuple[int, int]]:
 
 def _is_elsewhere(request: Request) -> bool:
     """Return whether the server may hold a part of the conversation."""
-    is_stored = any(request.body.get(field) for field in ELSEWHERE)
+    is_stored = any(request.body.get(field) for field in SERVER_HELD)
     return is_stored or bool(_positions(request, "item_reference"))
 
 

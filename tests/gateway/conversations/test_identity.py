@@ -315,6 +315,14 @@ def test_a_request_with_previous_response_id_can_be_refused(shared: Path):
     assert json.loads(refused[0].response.body)["error"]["code"] == "previous_response_not_found"
 
 
+@pytest.mark.parametrize("id", ["", None])
+def test_an_empty_previous_response_id_names_no_response(id: str | None):
+    body = json.dumps({"model": "m", "previous_response_id": id, "input": [{"role": "user"}] * 2})
+    incoming = Incoming("openai_responses", "up", "/v1/responses", (), body.encode())
+    (out,) = run([incoming], Settings(read_above_bytes=0, decide_timeout_seconds=60))
+    assert out.reason != "delta"
+
+
 def test_a_request_with_cached_content_is_left_unchanged():
     body = json.dumps(
         {

@@ -25,6 +25,7 @@ from refold.gateway.exchange import (
 from refold.gateway.http.request import request_model
 from refold.gateway.settings import Settings
 from refold.messages import Message, Opaque, Text
+from refold.rules.openai_responses import SERVER_HELD
 from refold.speakers.carriers import SUMMARY_WORDS
 from refold.text.json_values import dig, parse_or_none
 from refold.transcript import hash_message
@@ -130,7 +131,7 @@ def _match_words(texts: Iterable[str], table: tuple[tuple[str, RequestKind], ...
 
 _HISTORY_FIELDS: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("thread",),
-    "openai_responses": ("previous_response_id", "conversation"),
+    "openai_responses": SERVER_HELD,
     "gemini": ("cachedContent", "cached_content"),
 }
 
@@ -138,7 +139,8 @@ _HISTORY_FIELDS: Mapping[str, tuple[str, ...]] = {
 def server_history_field(api: str, body: Mapping[str, Any]) -> str:
     """Return the field by which a request refers to a history held by its provider; empty if there
     is none."""
-    return next((name for name in _HISTORY_FIELDS.get(api, ()) if body.get(name) is not None), "")
+    names = _HISTORY_FIELDS.get(api, ())
+    return next((name for name in names if body.get(name) not in (None, "")), "")
 
 
 def refuse_server_history(field: str, body: Mapping[str, Any]) -> GatewayResponse | None:
