@@ -179,6 +179,9 @@ def test_a_combined_trigger_reports_the_threshold_and_reason_of_its_terms():
         lambda: Turns(0), lambda: EveryN(0), lambda: Elapsed(0), lambda: Window(0), lambda: Window(10, 11), lambda: Window(10, 0),
         lambda: refold.Budget(5, Messages(3)), lambda: refold.Budget(Fraction(0.5), Fraction(0.6), window=100),
         lambda: refold.Budget(100, 10, Reserve(10), window=200), lambda: refold.Budget(5, 1, progress=1),
+        lambda: Tokens(True), lambda: Tokens(1.5), lambda: Reserve(True), lambda: Messages(True), lambda: Window(True),
+        lambda: Window(10.5), lambda: Window(10, output=0), lambda: find_window("m", True), lambda: find_window("m", -1), lambda: find_window("m", lambda _: True),
+        lambda: refold.Budget(True, 0), lambda: refold.Budget(5, True), lambda: refold.Budget(5, 1, True), lambda: refold.Budget(5, 1, window=True),
         lambda: refold.Budget(5, 1, hysteresis=-0.1), lambda: Fraction(0.8) | 100_000, lambda: Any(Messages(3), None),
     ],
 )  # fmt: skip

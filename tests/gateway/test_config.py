@@ -187,7 +187,7 @@ ERRORS = {
     "[compaction]\nclock = 1": "compaction.clock: unknown; there are strategies",
     "[compaction]\nwindows = 1": "compaction.windows: unknown; there are strategies",
     "[prices.m]\ninput = '1'": "prices.m.input: a number is needed, not '1'",
-    "[windows]\nm = { context = 0 }": "windows.m: a window of 0 tokens cannot be",
+    "[windows]\nm = { context = 0 }": "windows.m.context: context must be a whole number of at least 1, not 0",
     "[windows]\nm = {}": "windows.m: context is missing",
     "[engines.e]\ncache_blocks = 9": "engines.e: prefill_rate is missing",
     "[engines.e]\nprefill_rate = 9": "engines.e: cache_blocks is missing",

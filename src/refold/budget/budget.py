@@ -79,12 +79,13 @@ class Budget:
                 f"not {self.progress}, {self.hysteresis}"
             )
         for name, value in (("trigger", self.trigger), ("soft", self.soft)):
-            if not isinstance(value, int | Trigger | None) or (value is None and name == "trigger"):
+            is_amount = isinstance(value, int | Trigger) and not isinstance(value, bool)
+            if not is_amount and (value is not None or name == "trigger"):
                 raise ValueError(
                     f"{name} must be a number of tokens or a trigger, such as "
                     f"refold.budget.triggers.Fraction(0.8), not {value!r}"
                 )
-        if not isinstance(self.target, int | Amount):
+        if isinstance(self.target, bool) or not isinstance(self.target, int | Amount):
             problem = f"the target must be a number of tokens, not {self.target!r}"
             raise ValueError(problem)  # noqa: TRY004 - as for all settings
         window = _window_if_fixed(self.window)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from refold.core.tool_groups import find_answers
 from refold.core.view import View
-from refold.errors import require_callable
+from refold.errors import require_callable, require_int
 from refold.speakers import has_person, segment_messages
 from refold.tokens.model_table import Window
 
@@ -112,7 +112,7 @@ class Tokens(Amount):
     count: int
 
     def __post_init__(self) -> None:
-        _refuse_if(self.count < 0, f"a number of tokens is not negative: {self.count}")
+        require_int(0, count=self.count)
 
     def tokens(self, window: Window | None) -> int:  # noqa: ARG002 - the signature of `Amount`
         """Return the number itself."""
@@ -143,7 +143,7 @@ class Reserve(Amount):
     count: int = 20_000
 
     def __post_init__(self) -> None:
-        _refuse_if(self.count < 0, f"a reserve is not negative: {self.count}")
+        require_int(0, count=self.count)
 
     def tokens(self, window: Window | None) -> int | None:
         """Return the window minus the reserve; None without a window or if nothing is left."""
@@ -157,7 +157,7 @@ class Messages(Trigger):
     count: int
 
     def __post_init__(self) -> None:
-        _refuse_if(self.count < 1, f"a number of messages is at least 1: {self.count}")
+        require_int(1, count=self.count)
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Return whether that many are visible."""
@@ -171,7 +171,7 @@ class Turns(Trigger):
     count: int
 
     def __post_init__(self) -> None:
-        _refuse_if(self.count < 1, f"a number of turns is at least 1: {self.count}")
+        require_int(1, count=self.count)
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Return whether that many are visible."""
@@ -189,7 +189,7 @@ class EveryN(Trigger):
     steps: int
 
     def __post_init__(self) -> None:
-        _refuse_if(self.steps < 1, f"a number of steps is at least 1: {self.steps}")
+        require_int(1, steps=self.steps)
 
     def __call__(self, moment: Moment) -> TriggerResult:
         """Return whether the model has taken that many steps since."""

@@ -98,9 +98,11 @@ class Window:
     """Maximum of the answer."""
 
     def __post_init__(self) -> None:
-        if self.context <= 0 or not 0 < self.room <= self.context:
-            limit = "" if self.input is None else f" with an input limit of {self.input}"
-            raise ValueError(f"a window of {self.context} tokens{limit} cannot be")
+        output = 1 if self.output is None else self.output
+        require_int(1, context=self.context, input=self.room, output=output)
+        if self.room > self.context:
+            limit = f"with an input limit of {self.input}"
+            raise ValueError(f"a window of {self.context} tokens {limit} cannot be")
 
     @property
     def room(self) -> int:
@@ -128,14 +130,12 @@ def find_window(model: str, given: int | Window | Windows | None = None) -> Wind
         given = given(model)
     if isinstance(given, Window):
         return WindowLookup(given, f"given as {given.room} tokens")
-    if given is not None and not isinstance(given, int):
+    if isinstance(given, bool) or (given is not None and not isinstance(given, int)):
         raise ValueError(f"a window is a number of tokens, a Window or a function, not {given!r}")
+    if given == 0:
+        return WindowLookup(None, "the window is switched off")
     if given is not None:
-        return (
-            WindowLookup(Window(given), f"given as {given} tokens")
-            if given > 0
-            else WindowLookup(None, "the window is switched off")
-        )
+        return WindowLookup(Window(given), f"given as {given} tokens")
     if not model:
         return WindowLookup(None, "the request names no model and no window is given")
     window = lookup_window(model)
