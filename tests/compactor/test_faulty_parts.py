@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -192,7 +192,33 @@ def test_an_answer_of_a_model_that_is_none_is_a_failed_answer(answer: Answer):
         assert "an Answer of a text, with numbers as calls and cost" in reply.error
 
 
-# --- triggers, windows, counters, formats ---------------------------------------------------------
+def test_the_cost_of_an_answer_is_anything_that_a_float_can_be_made_of():
+    reply = as_model(lambda ask: Answer("text", cost=Decimal("0.25")))(None)
+    assert (reply.text, reply.cost, type(reply.cost)) == ("text", 0.25, float)
+
+
+# --- stores, triggers, windows, counters, formats ---------------------------------------------------------
+
+
+class Loading(MemoryStore):
+    """A store with a `load` that returns anything."""
+
+    def __init__(self, edits: Any) -> None:
+        super().__init__()
+        self.edits = edits
+
+    def __repr__(self) -> str:
+        return "Loading()"
+
+    def load(self, tips: Sequence[str]) -> Any:
+        return self.edits
+
+
+@pytest.mark.parametrize("edits", [None, iter(())])
+def test_a_store_that_loads_no_sequence_is_named(edits: Any):
+    """Edits of a generator were dropped without a word."""
+    with pytest.raises(TypeError, match=r"load must return a sequence of edits: Loading\(\)"):
+        Compactor([], BUDGET, Loading(edits))(TALK)
 
 
 class Due(Trigger):

@@ -70,6 +70,8 @@ def load(
     edits: Sequence[Edit] = ()
     if start < len(grown.transcript):
         edits = yield partial(store.load, LazyTips(grown.transcript, start + 1))
+        if not isinstance(edits, Sequence):
+            raise TypeError(f"the store's load must return a sequence of edits: {store!r}")
     waiting = tuple(filter(must_wait, edits))
     edits = tuple(edit for edit in edits if edit not in waiting)
     if is_fresh:
@@ -174,8 +176,7 @@ def _restore_lost_edits(
     version and replacement count."""
     edits = yield partial(store.load, LazyTips(state.stored.transcript, 1))
     present = {edit.id for edit in edits}
-    edits_here = (*state.stored.edits, *state.waiting)
-    if lost := [edit for edit in edits_here if edit.id not in present]:
+    if lost := [edit for edit in (*state.stored.edits, *state.waiting) if edit.id not in present]:
         yield partial(store.save, lost)
     return (yield store.version), replacement_count(store)
 

@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, TypeVar
+from typing import Any, SupportsFloat, TypeVar
 
 from refold.core.strategy import Answer, Ask, End, advance
 from refold.errors import is_number
@@ -187,13 +187,12 @@ def _run(reply: Any) -> Answer | None:
 def _as_answer(reply: Any) -> Answer | None:
     if isinstance(reply, str):
         return Answer(strip_reasoning(reply))
-    if reply is None or (
-        isinstance(reply, Answer)
-        and isinstance(reply.text, str)
-        and is_number(reply.calls)
-        and is_number(reply.cost)
-    ):
-        return reply
+    if reply is None:
+        return None
+    if isinstance(reply, Answer) and isinstance(reply.text, str) and is_number(reply.calls):
+        cost = float(reply.cost) if isinstance(reply.cost, SupportsFloat) else None  # or a Decimal
+        if is_number(cost):
+            return replace(reply, cost=cost)
     return _error_answer(
         TypeError(
             "a model answers with an Answer of a text, with numbers as calls and cost, a text or "
