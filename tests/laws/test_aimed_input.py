@@ -946,7 +946,17 @@ def _commands(size: int) -> list[dict[str, Any]]:
     return [note, *(_line(f"b{at}", "a") for at in range(size))]
 
 
-@pytest.mark.parametrize("lines", [_circles, _compactions, _commands])
+def _parallel_calls(size: int) -> list[dict[str, Any]]:
+    """Return an ATIF trajectory whose model makes many calls at once."""
+    ids = [f"c{at}" for at in range(10 * size)]
+    calls = [{"tool_call_id": id, "function_name": "read", "arguments": {}} for id in ids]
+    results = [{"source_call_id": id, "content": "text"} for id in reversed(ids)]
+    step = {"step_id": 1, "source": "agent", "message": "", "tool_calls": calls}
+    step["observation"] = {"results": results}
+    return [{"schema_version": "ATIF-v1.4", "session_id": "s", "steps": [step]}]
+
+
+@pytest.mark.parametrize("lines", [_circles, _compactions, _commands, _parallel_calls])
 def test_the_lines_of_a_session_file_are_joined_in_time_linear_in_their_number(
     lines: Callable[[int], list[dict[str, Any]]],
 ) -> None:

@@ -289,7 +289,7 @@ class _KimiContext:
                     answer.setdefault("tool_calls", []).append(
                         write_call(id, name, event.get("args"))
                     )
-                    session.open.append(id)
+                    session.open[id] = None
             case "tool.result":
                 result = object_at(event, "result")
                 failed = FAILED * bool(result.get("isError"))
@@ -307,7 +307,8 @@ class _KimiContext:
 
     def end_calls(self) -> None:
         """Add what waits for results, of which some may be missing."""
-        waiting, self.waiting, self.session.open = self.waiting, [], []
+        waiting, self.waiting = self.waiting, []
+        self.session.open.clear()
         for message in waiting:
             self.add_message(message)
 
@@ -340,7 +341,8 @@ class _KimiContext:
             session.compactions.pop()
         while session.usage and session.usage[-1][0] > place:
             session.usage.pop()
-        session.open, self.waiting, self.step = [], [], None
+        session.open.clear()
+        self.waiting, self.step = [], None
 
 
 def _kimi_content(content: Any) -> Any:

@@ -5,7 +5,7 @@ A reader recognises and reads its client's files, and finds them on this machine
 
 import json
 import re
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -187,7 +187,7 @@ class SessionBuilder:
     unknown: Counter[str] = field(default_factory=Counter)
     """Number of records left out, by kind that Refold does not know."""
     is_after_result: bool = False
-    open: list[str] = field(default_factory=list)
+    open: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """Ids of chat calls without a result so far, oldest first."""
 
     def __post_init__(self) -> None:
@@ -224,7 +224,7 @@ class SessionBuilder:
     ) -> None:
         """Add an assistant message with *calls*: id (generated if empty), name, arguments."""
         self.say("assistant", content or None, reasoning_content=reasoning)
-        self.open = []
+        self.open.clear()
         for call in calls:
             self.add_call(*call)
 
@@ -232,8 +232,9 @@ class SessionBuilder:
         """Add a call to the latest assistant message."""
         answer = next(entry for entry in reversed(self.messages) if entry["role"] == "assistant")
         calls = answer.setdefault("tool_calls", [])
-        self.open.append(id or f"call_{self.position - 1}_{len(calls)}")
-        calls.append(write_call(self.open[-1], name, arguments))
+        id = id or f"call_{self.position - 1}_{len(calls)}"
+        self.open[id] = None
+        calls.append(write_call(id, name, arguments))
 
     def answer(self, content: Any, id: str = "") -> None:
         """Add the result of a call, by default the oldest open one; without any, add a user
@@ -241,8 +242,8 @@ class SessionBuilder:
         if not id and not self.open:
             self.say("user", content)
             return
-        id = id or self.open[0]
-        self.open = [each for each in self.open if each != id]
+        id = id or next(iter(self.open))
+        self.open.pop(id, None)
         self.add({"role": "tool", "tool_call_id": id, "content": content})
 
     def add_usage(self, usage: Record) -> None:
