@@ -122,3 +122,6 @@ class Serving:
 def serving(config: Config, pipeline: Pipeline | ScriptedPipeline | None = None) -> Serving:
     """Return a server for a gateway with *pipeline*, by default one that changes nothing."""
     return Serving(Gateway(config, cast("Pipeline", pipeline or ScriptedPipeline())))
+
+
+__all__ = ["ScriptedPipeline", "Serving", "serving"]
