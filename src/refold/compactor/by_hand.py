@@ -1,6 +1,7 @@
 """Operations that a user starts. A preview shows a compaction and what it hides. It can be changed
 and accepted. Stored edits can be reverted."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -239,6 +240,9 @@ def _load(
 # --- losses ---------------------------------------------------------------------------------------
 
 Value = TypeVar("Value")
+_INSTALLED = re.compile(r"(?:^|/)(?:node_modules|site-packages|\.?venv)/")
+"""Folders of installed packages, whose files no task is about."""
+_DIFF_PREFIX = re.compile(r"^(?:diff --git a/\S++ b/|--- a/|\+\+\+ b/)", re.MULTILINE)
 
 
 def find_losses(before: View, after: View) -> Losses:
@@ -260,6 +264,7 @@ def find_losses(before: View, after: View) -> Losses:
     paths = [
         path for path in list_missing(state.files) if path not in in_summaries and path in text
     ]
+    names = [name for name in names if not _INSTALLED.search(name)]
     paths += [name for name in names if is_in_folder(name)]
     path_set = set(paths)
     open_work = read_state(read_steps(after.messages), deepcopy(state))
@@ -331,7 +336,7 @@ def _original_identifiers(originals: _Hidden, view: View) -> set[str]:
 
 def _read_messages(messages: Sequence[Message], positions: Sequence[int] = ()) -> _Hidden:
     steps = read_steps(messages)
-    names = [find_names(step.text) for step in steps]
+    names = [find_names(_DIFF_PREFIX.sub("", step.text)) for step in steps]
     places = dict[str, int]()
     if positions:
         for step, named in zip(steps, names, strict=True):
