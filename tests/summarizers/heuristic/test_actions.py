@@ -176,6 +176,22 @@ def test_a_call_that_the_user_refused_is_listed_as_refused():
     assert not section(text, "Done") and "want to proceed" not in text
 
 
+@pytest.mark.parametrize("tool", ["EnterPlanMode", "ExitPlanMode", "exit_plan_mode"])
+def test_a_change_of_mode_is_no_work_that_was_done(tool):
+    steered = call(tool, "User has approved your plan.", plan="# Rename it")
+    text = summarize(user("Go."), steered, call("bash", "ok", command="make install"))
+    assert section(text, "Done") == [] and "make install" in text
+
+
+@pytest.mark.parametrize(
+    "error", ["Shell b1 is not running, so cannot be killed (status: completed)", "already ended"]
+)
+def test_a_shell_that_has_ended_needs_no_end(error):
+    killed = call("KillShell", error, is_error=True, shell_id="b1")
+    text = summarize(user("Go."), killed, call("bash", "ok", command="make install"))
+    assert not section(text, "Open") and not section(text, "Failed")
+
+
 def test_an_error_is_shown_for_a_command_whose_exit_code_is_hidden():
     """`ran` alone reads as if it had worked."""
     printed = "Process exited with code 0\nOutput:\nError: Cannot find module 'ws'"

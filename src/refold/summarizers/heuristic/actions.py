@@ -328,9 +328,9 @@ def find_committed(staged: Mapping[str, bool], text: str) -> Iterator[str]:
 
 _MISSING = re.compile(
     r"(?i)no such file|does not exist|file not found|cannot find (?:the )?path|ENOENT"
-    r"|no (?:active )?(?:shell|session|task) found"
+    r"|no (?:active )?(?:shell|session|task) found|is not running, so |already ended"
 )
-"""Messages about a missing file, shell, session or task."""
+"""Messages about a missing file, or about a shell, session or task that is missing or over."""
 _LOOKED = re.compile(r"(?:ls|cat|head|tail|wc|stat|find|grep|diff|du): ")
 """Start of an error line of programs that only read."""
 _NAMES_ERROR = re.compile(r"[^:：]{1,40}[:：]")

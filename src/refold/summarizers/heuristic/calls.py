@@ -546,5 +546,5 @@ def _read_edit(edit: re.Match[str], path: str) -> Change | None:
 
 def is_look(effect: CallEffect) -> bool:
     """Return whether a tool only looks at something, going by its name and action."""
-    words = [word.lower() for word in _WORD.findall(f"{effect.tool[:200]} {effect.action}")]
+    words = map(str.lower, (effect.tool, *_WORD.findall(f"{effect.tool[:200]} {effect.action}")))
     return any(word in shell.READ_ONLY_VERBS or word.endswith(_LOOKS_AT) for word in words)

@@ -89,8 +89,10 @@ _HELPS = _ASKS_PROGRAM | {"-v"}
 READ_ONLY_VERBS = frozenset({
     "check", "describe", "diff", "fetch", "find", "get", "glob", "grep", "help", "info", "list", "log", "logs", "look", "lookup",
     "ls", "open", "output", "poll", "ps", "query", "read", "screenshot", "snapshot", "search", "show", "status", "think", "top", "validate", "version", "view", "wait",
+    *("enterplanmode", "enter_plan_mode", "exitplanmode", "exit_plan_mode", "killshell", "killbash", "taskstop"),
 })  # fmt: skip
-"""Words in the names of tools and subcommands (`git log`) that change nothing."""
+"""Words in the names of tools and subcommands (`git log`) that change nothing, and names of tools
+that change only how the session goes on."""
 _GIT_DOES = frozenset({
     "add", "am", "apply", "bisect", "branch", "checkout", "cherry-pick", "clean", "clone", "commit", "config", "gc", "init", "merge", "mv", "pull", "push", "rebase", "remote", "reset", "restore", "revert", "rm", "stash",
     "submodule", "switch", "tag", "worktree",
