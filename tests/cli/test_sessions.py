@@ -192,6 +192,17 @@ def test_project_selects_a_directory_and_all_below_it(home, tmp_path, monkeypatc
     ]
 
 
+def test_an_unreadable_latest_session_is_named_and_no_other_is_taken(home) -> None:
+    """A command that writes must not act on a session that was not meant."""
+    (newest,) = home.rglob(f"*{IDS[0]}.jsonl")
+    newest.write_text("")
+    os.utime(newest, (2_000_000_000, 2_000_000_000))
+    for command in ("stats", "compact"):
+        done = refold(command, "--last")
+        assert done.code == 2 and newest.name in done.err
+        assert done.err.endswith("(--last chose this session; name another: refold lists them)\n")
+
+
 def test_a_session_id_is_the_last_part_of_its_file_name(tmp_path, monkeypatch) -> None:
     names = {
         ".codex/sessions/2026/05/11/rollout-2026-05-11T13-28-45-019e1695-0522-7c83-8b39-0dd379793f80.jsonl": "019e1695",

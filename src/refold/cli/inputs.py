@@ -89,6 +89,7 @@ class Inputs:
         several = (
             self.every or len(self.targets) > 1 or any(Path(path).is_dir() for path in self.paths)
         )
+        hint = " (--last chose this session; name another: refold lists them)" * self.last
         for target in terminal.track(self.targets, "reading"):
             try:
                 for edited in self._open(target, store):
@@ -98,7 +99,7 @@ class Inputs:
                 if several:
                     self._skip(str(target.path), error)
                 elif isinstance(error, FormatError):
-                    raise FormatError(self._explain(error, target.client)) from error
+                    raise FormatError(self._explain(error, target.client) + hint) from error
                 else:
                     raise
         if empty:
