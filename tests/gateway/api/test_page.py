@@ -952,6 +952,22 @@ def test_links_to_deleted_calls_show_the_session_and_edits_name_no_other_call(
         browser.open("about:blank")
 
 
+def test_an_open_message_is_drawn_anew_when_the_client_rewrites_it(
+    browser: Browser, here: ApiGateway
+) -> None:
+    """Its row showed the old text for as long as the page was open."""
+    here.say(request_of("Mend the first thing.", 4), **as_client("re-opener"))
+    visit(browser, here, f"#/s/{session_of(here, 're-opener')}")
+    browser.click("article[data-at='0'] button")
+    browser.wait("article[data-at='0'] .opened", "Mend the first thing.")
+    here.say(request_of("Mend another thing, a longer one.", 4), **as_client("re-opener"))
+    browser.wait("article[data-at='0']", "Mend another thing")
+    assert browser.run("return document.querySelector('article[data-at=\"0\"] .opened')") is None
+    browser.click("article[data-at='0'] button")
+    browser.wait("article[data-at='0'] .opened", "Mend another thing")
+    assert complaints(browser) == []
+
+
 def test_message_rows_are_updated_when_the_client_rewrites_its_history(
     browser: Browser, here: ApiGateway
 ) -> None:

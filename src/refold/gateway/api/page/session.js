@@ -183,12 +183,13 @@ export async function showSession(root, route) {
     const before = new Map(session.edits.map((edit) => [edit.id, JSON.stringify(edit)]));
     const old = session;
     session = next ?? await load();
-    const changed = session.sizes.findIndex((size, at) => size !== old.sizes[at] || session.speakers[at] !== old.speakers[at]);
+    const isRewritten = (at) => session.sizes[at] !== old.sizes[at] || session.speakers[at] !== old.speakers[at];
+    const changed = session.sizes.findIndex((_, at) => isRewritten(at));
     if (changed >= 0) briefs.forget(changed);
     keepFocus(root, () => {
       paint();
       if (!hasText) paintLines();
-      paintRows((item) => (item.kind === "fold" ? before.get(item.edit.id) !== JSON.stringify(item.edit) : item.kind === "message" && !open.has(item.at) && !briefs.isFresh(item.at)));
+      paintRows((item) => (item.kind === "fold" ? before.get(item.edit.id) !== JSON.stringify(item.edit) : item.kind === "message" && !briefs.isFresh(item.at) && (!open.has(item.at) || isRewritten(item.at))));
       map.draw(session);
     });
   };

@@ -105,6 +105,7 @@ export function messageRow(at, brief, edit, page) {
     else row.append(openMessage(at, edit, page));
     page.setOpen(at, !opened);
   }
+  page.setOpen(at, false); // a row that is drawn anew is closed
   return row;
 }
 
