@@ -559,6 +559,34 @@ def test_a_compaction_is_previewed_amended_accepted_and_undone(
     assert complaints(browser) == []
 
 
+@pytest.mark.parametrize("is_redone", [False, True])
+def test_a_compaction_that_is_undone_and_accepted_again_is_listed_once(
+    browser: Browser, here: ApiGateway, is_redone: bool
+) -> None:
+    client = f"twice-{is_redone}"
+    here.say(request_of(f"Mend {client}.", 40), **as_client(client))
+    session = session_of(here, client)
+
+    def accept(preview: str) -> list[str]:
+        done = here.post("accept", preview=preview, actor="test")
+        assert done.status_code == 200, done.text
+        return [edit["id"] for edit in here.get("session", session=session).json()["edits"]]
+
+    def preview() -> str:
+        answer = here.post("preview", session=session, stop=20)
+        return answer.json()["preview"]
+
+    edits = accept(preview())
+    undone = here.post("revert", session=session, edits=edits, actor="test").json()
+    assert accept(undone["redo"] if is_redone else preview()) == edits
+    visit(browser, here, f"#/s/{session}")
+    browser.wait(".side", "in effect")
+    assert len(browser.all(".side .round")) == 1
+    here.post("revert", session=session, edits=edits, actor="test")
+    browser.wait(".side", "undone")
+    assert browser.all(".side .round") == []
+
+
 CONTRAST = """
 const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
   .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);

@@ -26,7 +26,8 @@ function readSession(answer, call = 0) {
   const shown = new Set(answer.edits.map((edit) => edit.id));
   const undone = new Map(answer.log.filter((row) => row.action === "revert" && !shown.has(row.edit)).map((row) => [row.edit, row]));
   const smaller = answer.log.filter((row) => row.action !== "revert" && row.before > row.after);
-  const runs = [...Map.groupBy(smaller, (row) => row.run).values()]
+  const latest = new Map(smaller.map((row) => [row.edit, row])); // an edit that was undone and accepted again is listed once
+  const runs = [...Map.groupBy(latest.values(), (row) => row.run).values()]
     .filter((rows) => rows.some((row) => shown.has(row.edit) || !undone.has(row.edit)))
     .sort(([a], [b]) => a.when - b.when)
     .map((rows, at) => ({ rows, number: at + 1, when: rows[0].when, call: callSince(calls, rows[0].when) ?? first + calls.length }));
