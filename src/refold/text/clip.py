@@ -118,10 +118,11 @@ _WORD = re.compile(r"[\w$@~./-]")
 _LAST_WORD = re.compile(r"(?<![\w$@~./-])[\w$@~./-]++\Z")
 _FIRST_WORD = re.compile(r"[\w$@~./-]++(?=[^\w$@~./-])")
 SENTENCE_END = re.compile(
-    r"[.!?。！？；](?:(?<=[。！？；])|(?<!\b\w\.\w\.)(?<!\b(?:vs|cf|Mr|Ms|Dr|St|Hr|Fr|Sr)\.)"
+    r"[.!?。！？；](?:(?<=[。！？；])(?![。！？；”’」』）】》])|(?<!\b\w\.\w\.)(?<!\b(?:vs|cf|Mr|Ms|Dr|St|Hr|Fr|Sr)\.)"
     r"(?<!\b(?:Mrs|Sra)\.)(?<!\bProf\.)(?<!\b[A-Z][a-z]\.(?= \d))(?<!\b[A-Z][a-z]{2}\.(?= \d))[\"')\]]?\s+)"
 )
-"""End of a sentence with the whitespace after it, but not of an abbreviation: `e.g`, `Dr`."""
+"""End of a sentence with the whitespace after it, but not of an abbreviation: `e.g`, `Dr`. A wide
+stop before a closing quote ends only the quoted sentence."""
 _CODE = re.compile(r"`[^`]+`")
 _MARK = re.compile(r"\s*(?:\\?[-*+•>#]+|\d{1,3}[.)、])\s+")
 

@@ -115,8 +115,9 @@ def test_a_brief_message_is_quoted_as_a_whole():
 def test_questions_and_courtesies_are_not_labels_of_exchanges():
     """`[Is there anything else]` once labelled an exchange about a voucher."""
     clauses = ["Is there anything else I can do for you today?", "Ah, even better then."]
+    thanks = ["Have a really wonderful trip!", "祝您和家人旅行愉快！"]
     statement = "The lid is made of elm wood."
-    assert Rarity([], [*clauses, statement]).find_statement([*clauses, statement]) == statement[:-1]
+    assert Rarity([[*clauses, *thanks, statement]]).find_statement(0) == statement[:-1]
 
 
 def test_a_label_begins_with_a_whole_word():
@@ -124,7 +125,38 @@ def test_a_label_begins_with_a_whole_word():
     things = ("oak", "elm", "fir", "ash", "yew", "box", "may", "bay", "ivy", "rue")
     asked = [f"I want {thing}" for thing in things] + ["Who'll ask them about walnuts?"]
     answers = [f"I have {thing}" for thing in things] + ["I'll ask them about walnuts."]
-    assert Rarity(asked, answers).find_label(answers[-1]).startswith("I'll ask")
+    turns = [[text] for pair in zip(asked, answers, strict=True) for text in pair]
+    assert Rarity(turns).find_label(len(turns) - 1).startswith("I'll ask")
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer", "label"),
+    [
+        (
+            "你有没有看过哪些画家的作品",
+            "文艺复兴时期的一些画家的作品很好",
+            "你有没有看过哪些画家的作品",
+        ),
+        (
+            "口コミサイトを見てみますね。",
+            "口コミサイトを見てみると便利です。",
+            "口コミサイトを見てみますね",
+        ),
+        ("나는 고등학교를 가르치고 싶어.", "중등학교를 가르치면 좋아.", "고등학교를 가르치고"),
+    ],
+)
+def test_a_label_in_a_script_without_spaces_is_a_whole_clause_or_word(request_, answer, label):
+    """`[些画家的作品]`, `[口コミサイトを見てみま]`, `[등학교를 가르치]`: labels began and ended in words."""
+    filler = [[f"第{at}个句子是别的内容"] for at in range(40)]
+    assert Rarity([*filler, [request_], [answer]]).find_label(40) == label
+
+
+def test_what_both_sides_say_far_apart_is_no_label():
+    """`[谢谢你的建议]` labelled exchanges, because each side said it of another matter."""
+    courtesy = "谢谢你的建议"
+    filler = [[f"第{at}个句子是别的内容"] for at in range(40)]
+    turns = [["这是你的建议吗"], ["是的"], *filler, [courtesy], ["不客气"]]
+    assert not Rarity(turns).find_label(len(turns) - 2)
 
 
 def test_a_label_lies_within_a_line():
@@ -133,13 +165,14 @@ def test_a_label_lies_within_a_line():
     asked = [f"I want {thing}" for thing in things]
     rows = ["It is hosted at random.akerud.se", "the goal is a wheel"]
     answers = [f"I have {thing}" for thing in things] + ["At random.akerud.se the goal is a wheel."]
-    assert "\n" not in Rarity([*asked, *rows], answers).find_label("\n".join(rows))
+    label = Rarity([asked, rows, answers]).find_label(1)
+    assert label and "\n" not in label
 
 
 def test_a_statement_that_labels_an_exchange_continues_no_clause():
     """`[ as well as the lid of elm]`"""
     clauses = [" as well as the lid made of elm", "The box is made of old oak."]
-    assert Rarity([], clauses).find_statement(clauses) == "The box is made of old oak"
+    assert Rarity([clauses]).find_statement(0) == "The box is made of old oak"
 
 
 def test_a_title_before_a_name_ends_no_sentence():
@@ -152,7 +185,18 @@ def test_a_title_before_a_name_ends_no_sentence():
         "Mrs. Jones, too.",
     ]
     asked, answers = ["I met Dr. Miller in St. Gallen."], ["Dr. Miller of St. Gallen is a surgeon."]
-    assert Rarity(asked, answers).find_label(asked[0]) == "St. Gallen"
+    assert Rarity([asked, answers]).find_label(0) == "St. Gallen"
+
+
+def test_a_stop_before_a_closing_quote_ends_no_sentence():
+    """`”然后走了。` and `！` once were sentences."""
+    line = "他说：“不要改。”然后走了。真的吗？！「消さないで。」と言われた。次へ。"
+    assert [*split_line(line)] == [
+        "他说：“不要改。”然后走了。",
+        "真的吗？！",
+        "「消さないで。」と言われた。",
+        "次へ。",
+    ]
 
 
 def test_a_sentence_does_not_end_before_the_number_of_a_street():

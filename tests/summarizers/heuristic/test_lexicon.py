@@ -50,6 +50,7 @@ BINDS = {
         "Keep the fallback note as it is.", "ok, keep it short.", "Leave the names of all columns as they are.", "The API has to stay compatible.", "no, the block should stay.", "Ask before you install anything.",
     ],
     "ja": [
+        "今後コミットメッセージは日本語でお願いします。",
         "コメントは常に英語で書いて。", "`legacy/` は触らないで。", "今後コミットメッセージは英語で書いて。", "本番DBの変更は禁止です。", "この列は変更不可。", "名前は変えないでね。", "変更したら毎回ドキュメントも更新して。", "npmではなくpnpmを使って。", "時刻はすべてUTCで。", "回答は短くして。",
         "必ずテストを実行してください。", "main には絶対にプッシュしないでください。", "ファイルを削除しないで。", "今後は pnpm を使ってください。", "日本語で答えてください。", "テストを変更してはいけません。",
         "決して鍵をコミットしない。", "標準ライブラリのみ使用すること。",
@@ -616,7 +617,7 @@ CONCLUDES = {
     "pt": ["A causa raiz é que `read_rows` o abre duas vezes.", "Decidi usar `lazy_rows`.", "Descobri que `row_cache` nunca é esvaziado."],
 }  # fmt: skip
 CONCLUDES_NOT = {
-    "zh": ["可能是 `row_cache` 的问题。", "原因还不清楚，`row_cache` 正常。", "这是因为 `row_cache` 吗"],
+    "zh": ["那你们只有一个选择了，就是 `row_cache`。", "决定权在您，`row_cache` 或者 `lazy_rows`。", "可能是 `row_cache` 的问题。", "原因还不清楚，`row_cache` 正常。", "这是因为 `row_cache` 吗"],
     "en": ["Perhaps the cause is `row_cache`.", "`row_cache` is emptied."],
     "ja": [
         "`row_cache` が原因かもしれません。", "`row_cache` の原因は不明です。", "`row_cache` に問題はありません。", "`row_cache` が原因でしたか。",

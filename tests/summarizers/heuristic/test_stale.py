@@ -259,8 +259,7 @@ def test_the_label_of_an_exchange_does_not_cross_a_sentence():
         "Military history is profound.",
         *(f"I was in place{n} on day{n}." for n in range(99)),
     ]
-    rarity = Rarity(asked, answers)
-    assert rarity.find_label(asked[0]) == "Military history is profound"
+    assert Rarity([asked, answers]).find_label(0) == "Military history is profound"
 
 
 def test_a_line_keeps_its_indentation_by_tabs():

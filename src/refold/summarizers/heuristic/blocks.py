@@ -268,16 +268,15 @@ def label_exchanges(blocks: Iterable[tuple[Block, Sequence[Line]]]) -> float:
         for block, lines in blocks
         if block.is_in_clauses
     ]
-    requests = [text for block, texts in turns for text in texts if block.kind != "said"]
-    answers = [text for block, texts in turns for text in texts if block.kind == "said"]
-    rarity, label = Rarity(requests, answers), ""
-    for block, texts in turns:
-        text = "\n".join(texts).replace("\n ", " ")  # a clause after a comma begins with a blank
+    rarity, label = Rarity(texts for _, texts in turns), ""
+    for at, (block, _) in enumerate(turns):
         if block.kind != "said":
-            label = rarity.find_label(text) or label
+            label = rarity.find_label(at) or label
         block.heading = block.heading or label
         if block.kind == "said":
-            label = rarity.find_label(text) or rarity.find_statement(texts) or label
+            label = rarity.find_label(at) or rarity.find_statement(at) or label
+    requests = [text for block, texts in turns for text in texts if block.kind != "said"]
+    answers = [text for block, texts in turns for text in texts if block.kind == "said"]
     theirs, ours = (sum(map(is_question, texts)) for texts in (requests, answers))
     return ours**2 / (ours**2 + theirs**2 or 1)
 
@@ -463,22 +462,23 @@ MIN_STATEMENT_WORDS = 5
 """Minimum number of different words in a statement."""
 RARE = 0.8
 """A word is rare if fewer than n^(1 - RARE) clauses have it. n is the number of different words."""
-
-MAX_LABEL_EXTENSION = 3
-"""Characters by which a label may grow to the left, to complete its first word."""
 SHARED = 1.5
-"""Bonus of each word that both sides use, so that a longer name beats a rare pair of letters."""
+"""Bonus of each word that a message shares with its neighbours, so that a longer name beats a rare
+pair of letters."""
+LONGEST_CLAUSE = 48
+"""Maximum bytes up to which a label in a script without spaces is completed to its clause."""
 
 
 class Rarity:
-    """The rare words of a conversation, and the stretches of text that both sides use."""
+    """The rare words of a conversation, given as the clauses of each message."""
 
-    def __init__(self, asked: Iterable[str], said: Sequence[str]) -> None:
-        counts, self.clauses = Counter[str](), Counter(said)
-        self.shared = self._read(asked, counts) & self._read(said, counts)
+    def __init__(self, turns: Iterable[Sequence[str]]) -> None:
+        self._turns, counts = [*turns], Counter[str]()
+        self._clauses = Counter(chain.from_iterable(self._turns))
+        self._stretches = [self._read(clauses, counts) for clauses in self._turns]
         size = len(counts) + 1
-        self.limit = RARE * log(size)
-        self.points = {term: log(size / count) - self.limit for term, count in counts.items()}
+        self._limit = RARE * log(size)
+        self._points = {term: log(size / count) - self._limit for term, count in counts.items()}
 
     def _read(self, clauses: Iterable[str], counts: Counter[str]) -> set[str]:
         """Count each word once a clause and return the stretches in the clauses."""
@@ -494,57 +494,57 @@ class Rarity:
             stretches.update(stretch for _, stretch in iter_stretches(spans))
         return stretches
 
-    def find_label(self, text: str) -> str:
-        """Return the stretch of *text* that is rarest in the conversation, of those that both sides
-        use, as they do names; else of its words; empty if none is rare.
-
-        In a script without spaces only what both sides use counts: word boundaries are unknown, and
-        a rare pair of letters is a piece of a phrase.
-        """
+    def find_label(self, at: int) -> str:
+        """Return the stretch of the message *at* a position that is rarest in the conversation, of
+        those that one of two messages before or behind it has, too, as names; else of its words;
+        empty if none is rare. In a script without spaces, whose rare pairs of letters are pieces of
+        phrases, only what is shared counts, and it is completed to its clause."""
+        text = "\n".join(self._turns[at]).replace("\n ", " ")  # a blank begins what goes on
         spans = [*iter_spans(text)]
         stretches = [*iter_stretches(spans)]
-        shared = {at for at, stretch in stretches if stretch in self.shared}
-        words = {at for at, stretch in stretches if stretch == spans[at][2]}
+        beside = (*self._stretches[max(0, at - 2) : at], *self._stretches[at + 1 : at + 3])
+        shared = {own for own, stretch in stretches if any(stretch in near for near in beside)}
+        words = {own for own, stretch in stretches if stretch == spans[own][2]}
         label = self._find_rarest(text, spans, shared, SHARED)
         return label or self._find_rarest(text, spans, words, 0.0)
 
-    def find_statement(self, clauses: Iterable[str]) -> str:
-        """Return the first clause of an answer that states something and fits a label; empty if
-        there is none. It is no question, continues no clause, has several different words and
-        no digits, and is said once, unlike courtesies. Its names may be those of one side."""
-        for clause in clauses:
+    def find_statement(self, at: int) -> str:
+        """Return the first clause of the answer *at* a position that states something and fits a
+        label; empty if there is none. It is no question or exclamation, continues no clause, has
+        several different words and no digits, and is said once, unlike courtesies. Its names may be
+        those of one side."""
+        for clause in self._turns[at]:
             is_long = clause[:1] != " " and SHORTEST <= count_bytes(clause) <= LONGEST
-            is_telling = (
-                is_long and not is_question(clause) and len({*terms(clause)}) >= MIN_STATEMENT_WORDS
-            )
-            if is_telling and self.clauses[clause] == 1 and not any(map(str.isdigit, clause)):
-                return clause.rstrip("。！？；，.!?;,")
+            is_telling = is_long and len({*terms(clause)}) >= MIN_STATEMENT_WORDS
+            is_telling &= not (clause.endswith(("!", "！")) or is_question(clause))
+            if is_telling and self._clauses[clause] == 1 and not any(map(str.isdigit, clause)):
+                return clause.rstrip("。；，.;,")
         return ""
 
     def _find_rarest(
         self, text: str, spans: Sequence[Span], counting: Collection[int], bonus: float
     ) -> str:
-        most = log(len(self.points) + 1) - self.limit
-        best, total, begin, first, last = (0.0, 0, 0, 0), 0.0, 0, 0, 0
+        most = log(len(self._points) + 1) - self._limit
+        best, total, begin, last = (0.0, 0, 0), 0.0, 0, 0
         for at, (start, stop, term) in enumerate(spans):
             gap = text[last:start]
-            if "\n" in gap or (gap != " " and SENTENCE_END.search(text, last, start + 1)):
-                total, first = 0.0, start
+            ends = "\n" in gap or (gap != " " and SENTENCE_END.search(text, last, start + 1))
             last = stop
-            if at not in counting:
-                total, first = 0.0, stop
-                continue
-            if total <= 0:
+            if ends or total <= 0:
                 total, begin = 0.0, start
-            total += self.points.get(term, most) + bonus
+            total = total + self._points.get(term, most) + bonus if at in counting else 0.0
             if total >= best[0]:
-                best = (total, begin, stop, first)
-        points, start, stop, first = best
-        if points <= self.limit:
+                best = (total, begin, stop)
+        points, start, stop = best
+        if points <= self._limit:
             return ""
-        first = max(first, start - MAX_LABEL_EXTENSION)
-        while start > first and (text[start - 1].isalnum() or text[start - 1] in "'’"):
-            start -= 1
+        begin, end = start, stop
+        while begin > 0 and (text[begin - 1].isalnum() or text[begin - 1] in "'’"):
+            begin -= 1
+        while text[end : end + 1].isalnum():
+            end += 1
+        if count_bytes(text[begin:end]) <= LONGEST_CLAUSE:
+            start, stop = begin, end
         if "(" in text[start:stop] and text[stop : stop + 1] == ")":
             stop += 1
         return cut_words(text[start:stop].strip(), LONGEST)
