@@ -502,8 +502,9 @@ class Rarity:
         text = "\n".join(self._turns[at]).replace("\n ", " ")  # a blank begins what goes on
         spans = [*iter_spans(text)]
         stretches = [*iter_stretches(spans)]
-        beside = (*self._stretches[max(0, at - 2) : at], *self._stretches[at + 1 : at + 3])
-        shared = {own for own, stretch in stretches if any(stretch in near for near in beside)}
+        beside = *self._stretches[max(0, at - 2) : at], *self._stretches[at + 1 : at + 3]
+        near = set[str]().union(*beside)
+        shared = {own for own, stretch in stretches if stretch in near}
         words = {own for own, stretch in stretches if stretch == spans[own][2]}
         label = self._find_rarest(text, spans, shared, SHARED)
         return label or self._find_rarest(text, spans, words, 0.0)
