@@ -956,7 +956,27 @@ def _parallel_calls(size: int) -> list[dict[str, Any]]:
     return [{"schema_version": "ATIF-v1.4", "session_id": "s", "steps": [step]}]
 
 
-@pytest.mark.parametrize("lines", [_circles, _compactions, _commands, _parallel_calls])
+def _context_edits(size: int) -> list[dict[str, Any]]:
+    """Return a session of pi in which each message was edited."""
+    head = {"type": "session", "id": "s", "cwd": "/w"}
+    message = {"role": "user", "content": "x"}
+    turns = [{"type": "message", "id": f"m{at}", "message": message} for at in range(size)]
+    edits = [{"type": "context_edit", "id": f"e{at}", "targetId": f"m{at}"} for at in range(size)]
+    return [head, *turns, *edits]
+
+
+def _rewinds(size: int) -> list[dict[str, Any]]:
+    """Return a session of Copilot CLI with rewinds to a turn that is not in it."""
+    start = {"type": "session.start", "data": {"sessionId": "s"}}
+    turn = {"type": "user.message", "data": {"content": "x"}}
+    rewind = {"type": "session.snapshot_rewind", "data": {"upToEventId": "x"}}
+    return [start, *[turn, rewind] * (5 * size)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [_circles, _compactions, _commands, _parallel_calls, _context_edits, _rewinds],
+)
 def test_the_lines_of_a_session_file_are_joined_in_time_linear_in_their_number(
     lines: Callable[[int], list[dict[str, Any]]],
 ) -> None:

@@ -309,3 +309,25 @@ def test_what_copilot_1_sends_its_model_besides_is_read_and_what_a_rewind_remove
     again = session_files.read(path)
     assert len(again.messages) == 8
     assert [entry["content"] for entry in again.effective] == ["You are.", "Anew.", "On."]
+
+
+def test_damaged_events_of_copilot_leave_its_session_readable(tmp_path):
+    """Half a character in a skill, the delivery of none, and a withdrawn turn with the prompt."""
+
+    def event(kind, id="", **data):
+        return {"type": kind, "id": id, "data": data, "timestamp": "2026-11-30T20:19:17Z"}
+
+    path = put(
+        tmp_path / "events.jsonl",
+        event("session.start", sessionId="c1"),
+        event("user.message", "u1", content="Forget this."),
+        event("system.message", "s1", content="You are."),
+        event("assistant.message", "a1", content="Of course."),
+        event("session.snapshot_rewind", upToEventId="u1"),
+        event("user.message", "u2", content="Go."),
+        event("skill.invoked", name="greet", content="Say \ud83d"),
+        event("skill.context_delivered_ref"),
+        event("assistant.message", content="Gone."),
+    )
+    session = session_files.read(path)
+    assert [entry["content"] for entry in session.messages] == ["You are.", "Go.", "Gone."]

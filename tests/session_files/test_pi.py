@@ -313,3 +313,22 @@ def test_what_a_context_edit_shows_or_leaves_out_is_an_edit_of_pi():
     )
     assert list_words(omitted.effective) == ["Go.", "Gone."]
     assert list_words(omitted.messages) == ["Go.", "Forget it.", "Gone."]
+
+
+def test_a_context_edit_of_the_only_message_that_a_summary_hides_is_hidden_with_it():
+    session = read(
+        HEAD,
+        user("a", None, "Secret."),
+        answer("b", "a", text("Hm.")),
+        entry("c", "b", "context_edit", targetId="a", replacement={"content": "***"}),
+        entry("d", "c", "compaction", summary="We met.", firstKeptEntryId="b"),
+        user("e", "d", "Next."),
+    )
+    shown, *rest = list_words(session.effective)
+    assert "We met." in shown and rest == ["Hm.", "Next."]
+
+
+def test_a_tool_that_is_declared_without_a_name_is_none():
+    nameless = {"role": "system", "content": "", "toolsAdded": [{"description": "Read."}]}
+    session = read(HEAD, entry("s", None, message=nameless), user("a", "s", "Go."))
+    assert "tools" not in session.body

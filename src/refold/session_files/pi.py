@@ -8,6 +8,7 @@ out. Interrupted calls stay open. System messages declare and change the prompt 
 Copilot CLI: `~/.copilot/session-state/<session>/events.jsonl`. Events of subagents are left out.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -78,10 +79,10 @@ def mismatch(source: Source) -> str:
 def read(session: SessionBuilder) -> None:
     """Read a session."""
     header, records = _active_records(session)
-    prompt = _SystemPrompt()
+    prompt, keys = _SystemPrompt(), list(records)
     for key, record in records.items():
         if record.get("type") == "compaction":
-            session.compactions.append(_compaction(record, session, list(records)))
+            session.compactions.append(_compaction(record, session, keys))
             if checkpoint := object_at(record, "systemMessage"):
                 prompt = _SystemPrompt()
                 prompt.change(checkpoint)
@@ -95,7 +96,7 @@ def read(session: SessionBuilder) -> None:
                 session.add_usage(usage)
         else:
             session.index[key] = session.position
-    session.compactions += _context_edits(records, session.index)
+    session.compactions[:0] = _context_edits(records, session.index)  # a summary hides edits
     session.body = prompt.body()
     latest = list(reversed(records.values()))
     infos = (record for record in latest if record.get("type") == "session_info")
@@ -183,11 +184,12 @@ class _SystemPrompt:
         for tool in objects_at(message, "toolsRemoved"):
             self.tools.pop(text_at(tool, "name"), None)
         for tool in objects_at(message, "toolsAdded"):
-            self.tools[text_at(tool, "name")] = {
-                "name": text_at(tool, "name"),
-                "description": text_at(tool, "description"),
-                "input_schema": dict(object_at(tool, "parameters")),
-            }
+            if name := text_at(tool, "name"):
+                self.tools[name] = {
+                    "name": name,
+                    "description": text_at(tool, "description"),
+                    "input_schema": dict(object_at(tool, "parameters")),
+                }
 
     def body(self) -> JsonObject:
         """Return both as fields of a request; without those that are empty."""
@@ -202,13 +204,19 @@ def _context_edits(records: Mapping[str, Record], index: Mapping[str, int]) -> I
         for record in records.values()
         if record.get("type") == "context_edit"
     }
-    places = {index[id] for id in edits if id in records and _entry_of_record(records[id])}
-    for at in sorted(places):
-        shown = list[Entry]()
-        for id, record in records.items():
-            if index[id] == at and _entry_of_record(record):
-                edited = _apply_context_edit(record, edits[id]) if id in edits else record
-                shown += filter(None, [_entry_of_record(edited)])
+    places = {index[id] for id in edits if id in records}
+    parts = defaultdict[int, list[str]](list)
+    for id, record in records.items():
+        if index[id] in places and _entry_of_record(record):
+            parts[index[id]].append(id)
+    for at, ids in parts.items():
+        if edits.keys().isdisjoint(ids):
+            continue
+        edited = (
+            _apply_context_edit(records[id], edits[id]) if id in edits else records[id]
+            for id in ids
+        )
+        shown = list(filter(None, map(_entry_of_record, edited)))
         content = [block for entry in shown for block in entry["content"]]
         insert = ({**shown[0], "content": content},) if content else ()
         yield Compaction(at, at + 1, insert, "context_edit")
@@ -333,19 +341,24 @@ def copilot_mismatch(source: Source) -> str:
     return "" if first_text(starts, "data", "sessionId") else "no session.start with a sessionId"
 
 
-def _active_events(session: SessionBuilder) -> Iterable[Record]:
-    """Return the events without those of subagents and those that a rewind removed."""
-    events = dict[str, Record]()
+def _active_events(session: SessionBuilder) -> Sequence[Record]:
+    """Return the latest system prompt, and the other events without those of subagents and those
+    that a rewind removed."""
+    events, prompt = dict[str, Record](), list[Record]()
     for line, event in session.records():
         if "agentId" in event or text_at(event, "data", "parentToolCallId"):
             continue
+        if event.get("type") == "system.message":  # stands behind the first request
+            prompt = [event]
+            continue
         if event.get("type") == "session.snapshot_rewind":
-            first, ids = text_at(event, "data", "upToEventId"), list(events)
-            since = ids[ids.index(first) :] if first in events else []
-            for id in list_at(event, "data", "eventIds") or since:
+            first, ids = text_at(event, "data", "upToEventId"), list_at(event, "data", "eventIds")
+            for id in ids:
                 events.pop(str(id), None)
+            while first in events and not ids:
+                events.popitem()
         events[text_at(event, "id") or f"line {line}"] = event
-    return events.values()
+    return [*prompt, *events.values()]
 
 
 def read_copilot(session: SessionBuilder) -> None:
@@ -360,17 +373,18 @@ def read_copilot(session: SessionBuilder) -> None:
         content, id, now = text_at(data, "content"), text_at(data, "toolCallId"), session.position
         head = int(now > 0 and session.messages[0]["role"] == "system")
         match kind:
-            case "system.message":  # behind the first request, and again with later ones
-                session.messages[:head] = [{"role": "system", "content": content}]
+            case "system.message":
+                session.say("system", content)
             case "user.message" if sent := text_at(data, "transformedContent") or content:
                 session.say("user", sent)
             case _ if kind in TO_MODEL and content:
                 session.say("user", content)
             case "skill.invoked":
-                skills[sha256(content.encode()).hexdigest()] = content
+                skills[sha256(content.encode(errors="replace")).hexdigest()] = content
             case "skill.context_delivered_ref":
                 skill = skills.get(text_at(data, "contentId").removeprefix("sha256:"), "")
-                session.say("user", text_at(data, "prefix") + skill + text_at(data, "suffix"))
+                if sent := text_at(data, "prefix") + skill + text_at(data, "suffix"):
+                    session.say("user", sent)
             case "assistant.message":
                 reasoning, requests = text_at(data, "reasoningText"), []
                 for call in objects_at(data, "toolRequests"):
