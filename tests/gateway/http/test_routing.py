@@ -202,6 +202,7 @@ def send(upstreams: list[Upstream], path: str, key: bytes, model: str = "") -> s
 
 
 CHAT_PATH, CONVERSE = "/v1/chat/completions", "/model/anthropic.claude-opus-5-5/converse"
+ANTHROPIC_CALL = "/v1/messages", b"Bearer sk-ant-api03-1"
 KEYS = [
     (PRESETS, CONVERSE, b"Bearer ABSKQmVk", ""),
     (PRESETS, CONVERSE, b"Bearer of-any-form", ""),
@@ -226,6 +227,14 @@ KEYS = [
     ([*PRESETS, BEDROCK], CONVERSE, SIGNED, "bedrock"),
     ([*PRESETS, BEDROCK], "/v1/messages", b"Bearer ABSKQmVk", "bedrock"),
     ([preset("openai"), up("proxy", apis=("anthropic",))], "/v1/messages", SIGNED, "proxy"),
+    *(
+        (
+            [Upstream(name="proxy", url=url, apis=("anthropic",)), preset("openai")],
+            *ANTHROPIC_CALL,
+            "proxy",
+        )
+        for url in ("https://gateway.ai.cloudflare.com/v1/a/g/x", "https://ai-gateway.vercel.sh")
+    ),  # which pass the providers' own keys on
     ([preset("openai")], CONVERSE, SIGNED, "openai"),  # a single upstream is the user's choice
 ]
 
