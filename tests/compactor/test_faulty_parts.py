@@ -181,7 +181,10 @@ def test_a_summary_of_too_many_tokens_makes_no_edit():
 
 @pytest.mark.parametrize(
     "answer",
-    [Answer(None), Answer(b"bytes"), Answer("text", cost="free"), Answer("text", calls=None)],
+    [
+        *(Answer(None), Answer(b"bytes"), Answer("text", calls=None)),
+        *(Answer("text", cost=cost) for cost in ("free", 10**400, Decimal("sNaN"))),
+    ],
 )
 def test_an_answer_of_a_model_that_is_none_is_a_failed_answer(answer: Answer):
     for reply in (
@@ -197,7 +200,7 @@ def test_the_cost_of_an_answer_is_anything_that_a_float_can_be_made_of():
     assert (reply.text, reply.cost, type(reply.cost)) == ("text", 0.25, float)
 
 
-# --- stores, triggers, windows, counters, formats ---------------------------------------------------------
+# --- stores, triggers, windows, counters, formats -------------------------------------------------
 
 
 class Loading(MemoryStore):

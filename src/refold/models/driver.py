@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, SupportsFloat, TypeVar
@@ -190,9 +190,10 @@ def _as_answer(reply: Any) -> Answer | None:
     if reply is None:
         return None
     if isinstance(reply, Answer) and isinstance(reply.text, str) and is_number(reply.calls):
-        cost = float(reply.cost) if isinstance(reply.cost, SupportsFloat) else None  # or a Decimal
-        if is_number(cost):
-            return replace(reply, cost=cost)
+        with suppress(OverflowError, ValueError):  # a huge number, a signaling NaN
+            cost = float(reply.cost) if isinstance(reply.cost, SupportsFloat) else None  # a Decimal
+            if is_number(cost):
+                return replace(reply, cost=cost)
     return _error_answer(
         TypeError(
             "a model answers with an Answer of a text, with numbers as calls and cost, a text or "
