@@ -183,7 +183,7 @@ def test_a_summary_of_too_many_tokens_makes_no_edit():
     "answer",
     [
         *(Answer(None), Answer(b"bytes"), Answer("text", calls=None)),
-        *(Answer("text", cost=cost) for cost in ("free", 10**400, Decimal("sNaN"))),
+        *(Answer("text", cost=cost) for cost in ("free", True, 10**400, Decimal("sNaN"))),
     ],
 )
 def test_an_answer_of_a_model_that_is_none_is_a_failed_answer(answer: Answer):
