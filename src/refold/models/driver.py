@@ -190,9 +190,10 @@ def _as_answer(reply: Any) -> Answer | None:
     if reply is None:
         return None
     if isinstance(reply, Answer) and isinstance(reply.text, str) and is_number(reply.calls):
-        has_cost = isinstance(reply.cost, SupportsFloat) and not isinstance(reply.cost, bool)
+        cost: Any = reply.cost
         with suppress(OverflowError, ValueError):  # a huge number, a signaling NaN
-            cost = float(reply.cost) if has_cost else None  # a Decimal, for example
+            if isinstance(cost, SupportsFloat) and not isinstance(cost, bool):  # or a Decimal
+                cost = float(cost)
             if is_number(cost):
                 return replace(reply, cost=cost)
     return _error_answer(

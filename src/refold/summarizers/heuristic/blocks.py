@@ -496,14 +496,13 @@ class Rarity:
 
     def find_label(self, at: int) -> str:
         """Return the stretch of the message *at* a position that is rarest in the conversation, of
-        those that one of two messages before or behind it has, too, as names; else of its words;
-        empty if none is rare. In a script without spaces, whose rare pairs of letters are pieces of
-        phrases, only what is shared counts, and it is completed to its clause."""
+        those that the two messages before or behind it have, too; else of its words; empty if none
+        is rare. In a script without spaces only shared stretches count, completed to clauses."""
         text = "\n".join(self._turns[at]).replace("\n ", " ")  # a blank begins what goes on
         spans = [*iter_spans(text)]
         stretches = [*iter_stretches(spans)]
-        beside = *self._stretches[max(0, at - 2) : at], *self._stretches[at + 1 : at + 3]
-        near = set[str]().union(*beside)
+        before, behind = self._stretches[max(0, at - 2) : at], self._stretches[at + 1 : at + 3]
+        near = set[str]().union(*before, *behind)
         shared = {own for own, stretch in stretches if stretch in near}
         words = {own for own, stretch in stretches if stretch == spans[own][2]}
         label = self._find_rarest(text, spans, shared, SHARED)
