@@ -245,8 +245,8 @@ def test_copilot_events_become_the_messages_that_its_model_was_sent(tmp_path):
         ("system", "You are new."),
         ("user", "<now>1</now> go"),
         ("assistant", "I look."),
+        ("tool", "ok"),  # in the order of the calls, as it is sent, not in that of their ends
         ("tool", "no"),
-        ("tool", "ok"),
         ("assistant", "Done."),
         ("user", "on"),
     ]

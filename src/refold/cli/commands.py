@@ -115,8 +115,9 @@ def refold(
 ) -> None:
     """Compact agent sessions, show what a model would see, and undo it.
 
-    Without a command, list the newest sessions of Claude Code, Codex, Gemini CLI, Qwen Code, pi,
-    OpenCode, Kimi CLI and Continue on this machine, with their cost by the provider's own figures.
+    Without a command, list the newest sessions of coding agents on this machine (Claude Code,
+    Codex, Copilot CLI, Gemini CLI, Qwen Code, pi, OpenCode, Kilo, Kimi Code, Kimi CLI, Continue),
+    with their cost by the provider's own figures.
     """
     if context.invoked_subcommand is not None:
         return

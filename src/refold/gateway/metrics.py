@@ -27,8 +27,8 @@ each of `BUCKETS` and above, then the sum. Samples of several processes can be a
 
 HELP = {
     "requests": "Requests for an answer, by API, by what was done with them (outcome), and why.",
-    "tokens_before": "Estimated tokens of requests with edits, without the edits, by API.",
-    "tokens_after": "Estimated tokens of requests with edits, as sent, by API.",
+    "tokens_before": "Expected tokens of requests with edits, without the edits, by API.",
+    "tokens_after": "Expected tokens of requests with edits, as sent, by API.",
     "failures": "Failures to decide on a request, to save its edits or to summarise, by reason.",
     "prepared": "Summaries prepared in the background, by result.",
     "prefix_breaks": "Histories whose beginning their client has rewritten, by API.",
@@ -53,7 +53,7 @@ HELP = {
     "records_purged": "Transcripts deleted by retention.",
     "pruned": "Edits, attempts and sessions deleted by retention, by kind.",
     "prepare_seconds": "Time from the last byte of a request until it is ready for the upstream.",
-    "first_byte_seconds": "Time from the last byte of a request to the first byte of the answer.",
+    "first_byte_seconds": "Time from the last byte of a request to the first content of its answer.",
 }
 
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import chain, groupby
 from typing import Any
 
 from refold.errors import FormatError
@@ -363,7 +364,7 @@ def _active_events(session: SessionBuilder) -> Sequence[Record]:
 
 def read_copilot(session: SessionBuilder) -> None:
     """Read events. A compaction hides the messages before its start."""
-    cut, calls, skills = 0, set[str](), dict[str, str]()
+    cut, calls, skills = 0, dict[str, int](), dict[str, str]()
     for event in _active_events(session):
         session.note_time(event.get("timestamp"))
         kind, data = text_at(event, "type"), object_at(event, "data")
@@ -390,7 +391,7 @@ def read_copilot(session: SessionBuilder) -> None:
                 for call in objects_at(data, "toolRequests"):
                     name, id = text_at(call, "name"), text_at(call, "toolCallId")
                     requests.append((id, name, call.get("arguments")))
-                    calls.add(id)
+                    calls[id] = len(calls)
                 if content or reasoning or requests:  # a fully encrypted part has none of them
                     session.call(content, requests, reasoning)
             case "tool.execution_complete" if id in calls:
@@ -409,6 +410,17 @@ def read_copilot(session: SessionBuilder) -> None:
                 session.compactions.append(Compaction(head, now, (*first,), kind, data, now))
             case _ if kind in UNREAD:
                 session.unknown[kind] += 1
+    session.messages = _order_results(session.messages, calls)
+
+
+def _order_results(messages: Iterable[Entry], calls: Mapping[str, int]) -> list[Entry]:
+    """Return the messages with results in the order of *calls*, as they are sent. They are recorded
+    as they come in."""
+    runs = groupby(messages, key=lambda entry: entry["role"] == "tool")
+    ordered = (
+        sorted(run, key=lambda entry: calls.get(entry.get("tool_call_id"), 0)) for _, run in runs
+    )
+    return [*chain.from_iterable(ordered)]
 
 
 COPILOT_READER = file_reader(COPILOT, "openai_chat", copilot_mismatch, read_copilot, COPILOT_FILES)
