@@ -91,6 +91,8 @@ def list_asked(messages: list[Message]) -> list[str]:
         (user("<cwd>/a</cwd>\n<UserPrompt>\nWhy?\n</UserPrompt>"), ["context", "person"]),
         (user("# Files mentioned by the user:\n\n## a.png: /a.png\n\n## My request:\nWhy?\n"), ["tool", "person"]),
         (user('<in-app-browser-context source="x">\nURL: /a\n</in-app-browser-context>\n\n## My request:\nWhy?'), ["tool", "person"]),
+        (user('<skill-context name="greet">\nSay ahoy.\n</skill-context>'), ["context"]),
+        (user('<system_notification>\nShell command "bg" has completed.\n</system_notification>'), ["tool"]),
         (user("<current_datetime>3 May</current_datetime>\n\nWhy?\n\n<reminder>\n<sql_tables>none</sql_tables>\n</reminder>"), ["tool", "person", "tool"]),
         (user("<agent_instructions>\nPlan first.\n</agent_instructions>\n\nWhy?"), ["person", "person"]),
         (user("Note: The previous agent run was aborted by the user. Resume carefully."), ["tool"]),
