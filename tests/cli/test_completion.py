@@ -85,7 +85,7 @@ def test_agents_and_files_are_completed(capfd, monkeypatch) -> None:
     monkeypatch.setenv("COMP_CWORD", "2")
     monkeypatch.setenv("COMP_WORDS", "refold run co")
     assert commands.main([]) == 0
-    assert capfd.readouterr().out.split() == ["plain,codex", "plain,continue"]
+    assert capfd.readouterr().out.split() == ["plain,codex", "plain,continue", "plain,copilot"]
     monkeypatch.setenv("COMP_CWORD", "3")
     for words in ("view --html p", "serve --config p", "run --store p"):
         monkeypatch.setenv("COMP_WORDS", f"refold {words}")

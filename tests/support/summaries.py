@@ -1,11 +1,12 @@
 """Contents of rule summaries as values."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from refold.core.view import View
 from refold.messages import Message
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
+from refold.summarizers.heuristic.blocks import Rarity
 from refold.summarizers.heuristic.earlier import read_earlier_summaries
 from refold.summarizers.heuristic.state import State, drop_superseded, read_state
 from refold.summarizers.heuristic.steps import read_steps
@@ -19,6 +20,11 @@ def read_summary(text: str | None) -> State:
 def collect(messages: Sequence[Message], earlier: State | None = None) -> State:
     """Return the state of the work after *messages*, starting from *earlier*."""
     return read_state(read_steps(messages), earlier)
+
+
+def rate_words(turns: Iterable[Sequence[str]]) -> Rarity:
+    """Return the rare words of turns, the person's and the model's by turns."""
+    return Rarity((number % 2 == 1, clauses) for number, clauses in enumerate(turns))
 
 
 def drop_shown(state: State, after: Sequence[Message]) -> None:

@@ -12,11 +12,11 @@ from refold.models.driver import drive
 from refold.speakers import segment_messages
 from refold.summarizers.heuristic import RuleSummary
 from refold.summarizers.heuristic.answers import find_retraction
-from refold.summarizers.heuristic.blocks import Block, Rarity, Work
+from refold.summarizers.heuristic.blocks import Block, Work
 from refold.summarizers.heuristic.excerpts import Excerpt, Selection
 from refold.text.clip import split_line
 from tests.support.messages import assistant
-from tests.support.summaries import collect
+from tests.support.summaries import collect, rate_words
 
 LABEL = re.compile(r"^\[[^\]\n]*\] ", re.MULTILINE)
 
@@ -117,7 +117,7 @@ def test_questions_and_courtesies_are_not_labels_of_exchanges():
     clauses = ["Is there anything else I can do for you today?", "Ah, even better then."]
     thanks = ["Have a really wonderful trip!", "祝您和家人旅行愉快！"]
     statement = "The lid is made of elm wood."
-    assert Rarity([[*clauses, *thanks, statement]]).find_statement(0) == statement[:-1]
+    assert rate_words([[*clauses, *thanks, statement]]).find_statement(0) == statement[:-1]
 
 
 def test_a_label_begins_with_a_whole_word():
@@ -126,7 +126,7 @@ def test_a_label_begins_with_a_whole_word():
     asked = [f"I want {thing}" for thing in things] + ["Who'll ask them about walnuts?"]
     answers = [f"I have {thing}" for thing in things] + ["I'll ask them about walnuts."]
     turns = [[text] for pair in zip(asked, answers, strict=True) for text in pair]
-    assert Rarity(turns).find_label(len(turns) - 1).startswith("I'll ask")
+    assert rate_words(turns).find_label(len(turns) - 1).startswith("I'll ask")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_label_begins_with_a_whole_word():
 def test_a_label_in_a_script_without_spaces_is_a_whole_clause_or_word(request_, answer, label):
     """`[些画家的作品]`, `[口コミサイトを見てみま]`, `[등학교를 가르치]`: labels began and ended in words."""
     filler = [[f"第{at}个句子是别的内容"] for at in range(40)]
-    assert Rarity([*filler, [request_], [answer]]).find_label(40) == label
+    assert rate_words([*filler, [request_], [answer]]).find_label(40) == label
 
 
 def test_what_both_sides_say_far_apart_is_no_label():
@@ -156,7 +156,7 @@ def test_what_both_sides_say_far_apart_is_no_label():
     courtesy = "谢谢你的建议"
     filler = [[f"第{at}个句子是别的内容"] for at in range(40)]
     turns = [["这是你的建议吗"], ["是的"], *filler, [courtesy], ["不客气"]]
-    assert not Rarity(turns).find_label(len(turns) - 2)
+    assert not rate_words(turns).find_label(len(turns) - 2)
 
 
 def test_a_label_lies_within_a_line():
@@ -165,14 +165,14 @@ def test_a_label_lies_within_a_line():
     asked = [f"I want {thing}" for thing in things]
     rows = ["It is hosted at random.akerud.se", "the goal is a wheel"]
     answers = [f"I have {thing}" for thing in things] + ["At random.akerud.se the goal is a wheel."]
-    label = Rarity([asked, rows, answers]).find_label(1)
+    label = rate_words([asked, rows, answers]).find_label(1)
     assert label and "\n" not in label
 
 
 def test_a_statement_that_labels_an_exchange_continues_no_clause():
     """`[ as well as the lid of elm]`"""
     clauses = [" as well as the lid made of elm", "The box is made of old oak."]
-    assert Rarity([clauses]).find_statement(0) == "The box is made of old oak"
+    assert rate_words([clauses]).find_statement(0) == "The box is made of old oak"
 
 
 def test_a_title_before_a_name_ends_no_sentence():
@@ -185,7 +185,7 @@ def test_a_title_before_a_name_ends_no_sentence():
         "Mrs. Jones, too.",
     ]
     asked, answers = ["I met Dr. Miller in St. Gallen."], ["Dr. Miller of St. Gallen is a surgeon."]
-    assert Rarity([asked, answers]).find_label(0) == "St. Gallen"
+    assert rate_words([asked, answers]).find_label(0) == "St. Gallen"
 
 
 def test_a_stop_before_a_closing_quote_ends_no_sentence():

@@ -8,11 +8,10 @@ from refold.core.view import View
 from refold.messages import Message, Text, ToolCall, ToolResult, user
 from refold.models.driver import drive
 from refold.summarizers.heuristic import RuleSummary
-from refold.summarizers.heuristic.blocks import Rarity
 from refold.summarizers.heuristic.lexicon import find_conclusions, find_notes
 from refold.text.plain import first_content_line
 from tests.support.messages import assistant
-from tests.support.summaries import collect
+from tests.support.summaries import collect, rate_words
 
 FILE = "\n".join(f"{n:6d}\t    limit_{n} = compute_limit({n})" for n in range(1, 9))
 
@@ -259,7 +258,7 @@ def test_the_label_of_an_exchange_does_not_cross_a_sentence():
         "Military history is profound.",
         *(f"I was in place{n} on day{n}." for n in range(99)),
     ]
-    assert Rarity([asked, answers]).find_label(0) == "Military history is profound"
+    assert rate_words([asked, answers]).find_label(0) == "Military history is profound"
 
 
 def test_a_line_keeps_its_indentation_by_tabs():

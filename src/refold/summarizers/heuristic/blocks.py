@@ -268,7 +268,7 @@ def label_exchanges(blocks: Iterable[tuple[Block, Sequence[Line]]]) -> float:
         for block, lines in blocks
         if block.is_in_clauses
     ]
-    rarity, label = Rarity(texts for _, texts in turns), ""
+    rarity, label = Rarity((block.kind == "said", texts) for block, texts in turns), ""
     for at, (block, _) in enumerate(turns):
         if block.kind != "said":
             label = rarity.find_label(at) or label
@@ -456,26 +456,28 @@ def _count_words(line: str) -> int:
 
 LONGEST = 96
 """Maximum bytes of a label, about 32 characters in a script without spaces."""
-SHORTEST = 18
-"""Minimum bytes of a statement that names something: six letters of such a script."""
-MIN_STATEMENT_WORDS = 5
-"""Minimum number of different words in a statement."""
+SHORTEST = 18  # bytes of a statement that names something, six letters of such a script
+MIN_STATEMENT_WORDS = 5  # different ones
 RARE = 0.8
 """A word is rare if fewer than n^(1 - RARE) clauses have it. n is the number of different words."""
 SHARED = 1.5
-"""Bonus of each word that a message shares with its neighbours, so that a longer name beats a rare
-pair of letters."""
-LONGEST_CLAUSE = 48
-"""Maximum bytes up to which a label in a script without spaces is completed to its clause."""
+"""Bonus of each word that messages share: a longer name beats a rare pair of letters."""
+LONGEST_CLAUSE = 48  # bytes; to these a label in a script without spaces is completed
 
 
 class Rarity:
-    """The rare words of a conversation, given as the clauses of each message."""
+    """The rare words of messages, given as clauses with whether the model said them, and the
+    stretches in each that both sides use."""
 
-    def __init__(self, turns: Iterable[Sequence[str]]) -> None:
-        self._turns, counts = [*turns], Counter[str]()
+    def __init__(self, turns: Iterable[tuple[bool, Sequence[str]]]) -> None:
+        self._turns, counts = list[Sequence[str]](), Counter[str]()
+        stretches, used = list[set[str]](), (set[str](), set[str]())
+        for is_said, clauses in turns:
+            self._turns.append(clauses)
+            stretches.append(self._read(clauses, counts))
+            used[is_said].update(stretches[-1])
+        self._stretches = [each & used[0] & used[1] for each in stretches]
         self._clauses = Counter(chain.from_iterable(self._turns))
-        self._stretches = [self._read(clauses, counts) for clauses in self._turns]
         size = len(counts) + 1
         self._limit = RARE * log(size)
         self._points = {term: log(size / count) - self._limit for term, count in counts.items()}
@@ -511,8 +513,7 @@ class Rarity:
     def find_statement(self, at: int) -> str:
         """Return the first clause of the answer *at* a position that states something and fits a
         label; empty if there is none. It is no question or exclamation, continues no clause, has
-        several different words and no digits, and is said once, unlike courtesies. Its names may be
-        those of one side."""
+        several different words and no digits, and is said once, unlike courtesies."""
         for clause in self._turns[at]:
             is_long = clause[:1] != " " and SHORTEST <= count_bytes(clause) <= LONGEST
             is_telling = is_long and len({*terms(clause)}) >= MIN_STATEMENT_WORDS
@@ -545,6 +546,5 @@ class Rarity:
             end += 1
         if count_bytes(text[begin:end]) <= LONGEST_CLAUSE:
             start, stop = begin, end
-        if "(" in text[start:stop] and text[stop : stop + 1] == ")":
-            stop += 1
+        stop += "(" in text[start:stop] and text[stop : stop + 1] == ")"
         return cut_words(text[start:stop].strip(), LONGEST)
