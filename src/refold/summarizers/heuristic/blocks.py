@@ -471,12 +471,12 @@ class Rarity:
 
     def __init__(self, turns: Iterable[tuple[bool, Sequence[str]]]) -> None:
         self._turns, counts = list[Sequence[str]](), Counter[str]()
-        stretches, used = list[set[str]](), (set[str](), set[str]())
+        stretches, used = list[tuple[str, ...]](), (set[str](), set[str]())
         for is_said, clauses in turns:
             self._turns.append(clauses)
-            stretches.append(self._read(clauses, counts))
+            stretches.append((*self._read(clauses, counts),))  # a set takes five times as much
             used[is_said].update(stretches[-1])
-        self._stretches = [each & used[0] & used[1] for each in stretches]
+        self._stretches = [*map((used[0] & used[1]).intersection, stretches)]
         self._clauses = Counter(chain.from_iterable(self._turns))
         size = len(counts) + 1
         self._limit = RARE * log(size)
