@@ -462,7 +462,7 @@ RARE = 0.8
 """A word is rare if fewer than n^(1 - RARE) clauses have it. n is the number of different words."""
 SHARED = 1.5
 """Bonus of each word that messages share: a longer name beats a rare pair of letters."""
-LONGEST_CLAUSE = 48  # bytes; to these a label in a script without spaces is completed
+LONGEST_CLAUSE = 48  # bytes up to which a label without spaces grows to its whole clause
 
 
 class Rarity:
