@@ -3,7 +3,9 @@
 import click
 import pytest
 
+from refold.cli.agents import AGENTS
 from refold.cli.commands import refold
+from refold.cli.run import run
 from refold.summarizers.model import HEADINGS
 from refold.testing.scripted_provider import ScriptedProvider
 from tests.support.cli_lines import check_example, make_sessions, needs_shell, read_typed_lines
@@ -34,3 +36,13 @@ def test_commands_and_options_are_on_the_page(name: str) -> None:
         if isinstance(parameter, click.Option):
             for option in parameter.opts:
                 assert option in TEXT, f"refold {name} {option}"
+
+
+def test_every_agent_that_run_knows_is_named() -> None:
+    """Help and start.md once left out Copilot CLI."""
+    start = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    sentence = start.partition("It knows ")[2].partition(" ([how]")[0].lower()
+    assert sentence and run.help
+    for agent in AGENTS:
+        assert f"`{agent.name}`" in TEXT
+        assert agent.name in sentence and agent.name in run.help

@@ -259,9 +259,9 @@ _LEFT_TO_CLIENT = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if ha
 def run(command: str, arguments: tuple[str, ...], **options: Any) -> int:
     """Run a coding agent and send its model calls through a gateway.
 
-    CLIENT is claude, codex, gemini, opencode, pi, qwen, kimi, vibe, cline, continue, aider,
-    mini-swe-agent or any other command, which gets the base URLs of OpenAI's, Anthropic's and
-    Google's SDKs in its environment. None of your files is changed. The gateway ends with the
+    CLIENT is claude, codex, gemini, opencode, pi, qwen, kimi, vibe, cline, continue, copilot,
+    aider, mini-swe-agent or any other command, which gets the base URLs of OpenAI's, Anthropic's
+    and Google's SDKs in its environment. None of your files is changed. The gateway ends with the
     command. The exit code is the command's.
     """
     if command.startswith("-"):  # only arguments after CLIENT may be unknown options
