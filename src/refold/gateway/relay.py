@@ -1,15 +1,11 @@
 """The path of one request: from the client through the pipeline to its upstream, and back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
-from typing import Any
-
-from msgspec import Struct
-from msgspec.json import Decoder
 
 from refold.gateway.config import Config
 from refold.gateway.exchange import (
@@ -35,7 +31,7 @@ from refold.gateway.http.request import (
     client_headers,
     generation_api,
     iter_body,
-    parse_object,
+    read_model_field,
     request_model,
     upstream_headers,
 )
@@ -224,37 +220,6 @@ def context_error(api: str, tokens: int = 0, limit: int = 0) -> GatewayResponse:
                 "Please adjust your input and try again."
             )
     return provider_error(api, 400, message, param=param, code="context_length_exceeded")
-
-
-# --- the model that a body names ------------------------------------------------------------------
-
-_MAX_PARSED_BYTES = 1024 * 1024
-"""Maximum size of a body to be parsed if it is no strict JSON."""
-
-
-class _NamedModel(Struct):
-    model: Any = None
-
-
-_decoder = Decoder(_NamedModel)
-
-
-def read_model_field(text: bytes | None) -> Mapping[str, Any]:
-    """Return an object with the field `model` of that in a JSON text; an empty one if there is
-    none. Other fields are skipped: parsing a large body holds up all requests for seconds."""
-    text = (text or b"").removeprefix(b"\xef\xbb\xbf")
-    for source in _spellings(text):
-        try:
-            return {"model": _decoder.decode(source).model}
-        except (ValueError, RecursionError):
-            continue
-    return parse_object(text) if len(text) <= _MAX_PARSED_BYTES else {}
-
-
-def _spellings(text: bytes) -> Iterator[bytes]:
-    """Yield *text*, and *text* with other characters for surrogates: msgspec refuses lone ones."""
-    yield text
-    yield text.replace(b"\\ud", b"\\u0").replace(b"\\uD", b"\\u0")
 
 
 # --- the relay ------------------------------------------------------------------------------------

@@ -7,8 +7,7 @@ import pytest
 
 import refold
 from refold.gateway.config import Config
-from refold.gateway.http.request import request_model
-from refold.gateway.relay import read_model_field
+from refold.gateway.http.request import read_model_field, request_model
 from refold.gateway.settings import Upstream
 from refold.testing.scripted_gateway import serving
 from refold.testing.scripted_provider import ScriptedProvider

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 import time
+import tracemalloc
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -560,6 +561,20 @@ def test_calls_outside_conversations_are_billed_and_save_nothing():
         ((key, _),) = gateway.book.entries.items()
     assert (key.session, key.model) == ("", "m") and key.tenant
     assert total.calls == 1 and total.cost == total.would_cost > 0
+
+
+def test_only_the_model_is_read_of_a_request_that_passed_unread():
+    """Booking 25 MB of small values held up all requests of a process for eight seconds."""
+    body = b'{"messages": [%s], "model": "m"}' % b",".join([b"{}"] * 700_000)
+    incoming = Incoming("openai_chat", "up", "/v1/chat/completions", (), body, "tenant")
+    call = BilledCall(0.0, incoming, Outgoing(body), None, "tenant")
+    tracemalloc.start()
+    try:
+        key, _ = Accounting(lambda _: RATES).book(call)
+        assert tracemalloc.get_traced_memory()[1] < len(body)  # 24 times as many if parsed
+    finally:
+        tracemalloc.stop()
+    assert key.model == "m"
 
 
 @pytest.mark.parametrize("status", [301, 400, 429, 500, 0])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from refold.gateway.exchange import Incoming, Outgoing
 from refold.gateway.pipeline.pipeline import Pipeline
-from refold.gateway.pipeline.turns import MAX_MESSAGES
+from refold.gateway.pipeline.turns import MAX_JSON_SIGNS, MAX_MESSAGES
 from refold.gateway.settings import Settings
 from refold.stores.store import MemoryStore
 from refold.strategies import ClipResults
@@ -101,6 +101,17 @@ def test_requests_with_too_many_messages_are_sent_unread():
     messages = [{"role": "user", "content": "x"}] * (MAX_MESSAGES + 1)
     body = json.dumps({"model": "m", "messages": messages}).encode()
     assert (prepare(body).reason, prepare(body).body) == ("unreadable", body)
+
+
+def test_requests_with_too_many_values_are_sent_unread():
+    """Parsing them holds up all requests of a process: 60 MB of `[]` took a minute and 4 GB."""
+
+    def read_reason(entries: int) -> str:
+        values = b",".join([b"[]"] * entries)
+        return prepare(b'{"messages":[{"role":"user","content":"x","n":[' + values + b"]}]}").reason
+
+    assert read_reason(MAX_JSON_SIGNS // 2) == "unreadable"
+    assert read_reason(1_000) != "unreadable"
 
 
 @pytest.mark.parametrize("name", ["sdk_openai_chat", "pi_anthropic", "litellm_gemini", "aider"])

@@ -1,13 +1,16 @@
-"""Incoming HTTP requests: checks, the API that a path belongs to, and what is forwarded
-upstream."""
+"""Incoming HTTP requests: checks, the API that a path belongs to, and what is forwarded."""
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
 from time import monotonic
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
+
+from msgspec import Struct
+from msgspec.json import Decoder
 
 from refold.gateway.exchange import HTTPException, RawHeaders, RequestHead, is_token_count
 from refold.gateway.settings import Limits, Upstream
@@ -18,18 +21,8 @@ from refold.tokens.model_table import LONGEST_NAME
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"http2-settings",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
+    b"connection http2-settings keep-alive proxy-authenticate proxy-authorization proxy-connection "
+    b"te trailer transfer-encoding upgrade".split()
 )
 """Hop-by-hop headers (RFC 9110, 7.6.1). Those that `connection` names are added."""
 _NOT_FORWARDED = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
@@ -237,28 +230,16 @@ def _connection_headers(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[byt
 
 
 _VERBS = (
-    *(
-        "generateContent",
-        "streamGenerateContent",
-        "bidiGenerateContent",
-        "batchGenerateContent",
-        "generateAnswer",
-    ),
-    *(
-        "countTokens",
-        "computeTokens",
-        "embedContent",
-        "batchEmbedContents",
-        "asyncBatchEmbedContent",
-    ),
-    *("predict", "predictLongRunning", "rawPredict", "streamRawPredict", "serverStreamingPredict"),
+    "generateContent|streamGenerateContent|bidiGenerateContent|batchGenerateContent|generateAnswer|"
+    "countTokens|computeTokens|embedContent|batchEmbedContents|asyncBatchEmbedContent|"
+    "predict|predictLongRunning|rawPredict|streamRawPredict|serverStreamingPredict"
 )
 """Google's methods, which end a path after a colon. Model names may contain colons, too:
 `ft:gpt-4o:acme`."""
 _MODEL_PREFIXES = ("/models/", "/tunedModels/", "/endpoints/")
 _MODEL_PATH_MARKERS = ("/models/", "/model/", "/tunedModels/", "/endpoints/", "/deployments/")
 """Only paths that contain one of these name a model."""
-_GOOGLE = re.compile(rf"/[a-zA-Z]+/(.+):(?:{'|'.join(_VERBS)})$")
+_GOOGLE = re.compile(rf"/[a-zA-Z]+/(.+):(?:{_VERBS})$")
 _AZURE = re.compile(r"/deployments/([^/]+)")
 _BEDROCK = re.compile(
     r"/model/([^/]+)/(?:converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$"
@@ -293,6 +274,27 @@ def request_model(path: str, body: Mapping[str, Any]) -> str:
     return unquote(match[1])[:LONGEST_NAME] if match else ""
 
 
-def parse_object(text: bytes | None) -> Mapping[str, Any]:
-    """Return the object in a JSON text; an empty one if there is none."""
-    return object_at(parse_or_none(text or b""))
+_MAX_PARSED_BYTES = 1024 * 1024
+"""Maximum size of a body to be parsed if it is no strict JSON."""
+
+
+class _NamedModel(Struct):
+    model: Any = None
+
+
+_decoder = Decoder(_NamedModel)
+
+
+def read_model_field(text: bytes | None) -> Mapping[str, Any]:
+    """Return an object with the field `model` of that in a JSON text; an empty one if there is
+    none. Other fields are skipped: parsing a large body holds up all requests for seconds."""
+    text = (text or b"").removeprefix(b"\xef\xbb\xbf")
+    for spell in (bytes, _replace_surrogates):
+        with suppress(ValueError, RecursionError):
+            return {"model": _decoder.decode(spell(text)).model}
+    return object_at(parse_or_none(text)) if len(text) <= _MAX_PARSED_BYTES else {}
+
+
+def _replace_surrogates(text: bytes) -> bytes:
+    """Return *text* with other characters for surrogates: msgspec refuses lone ones."""
+    return text.replace(b"\\ud", b"\\u0").replace(b"\\uD", b"\\u0")

@@ -14,7 +14,7 @@ from refold.core.edit_stack import VisibleEdit
 from refold.core.view import View
 from refold.gateway.conversations.conversations import count_unedited
 from refold.gateway.exchange import Incoming, Outgoing
-from refold.gateway.http.request import parse_object, request_model
+from refold.gateway.http.request import read_model_field, request_model
 from refold.gateway.ledger.entry import (
     DOLLAR,
     Cost,
@@ -332,7 +332,7 @@ class Accounting:
         model = clean_name(
             call.model
             or call.outgoing.model
-            or request_model(call.incoming.path, parse_object(call.incoming.body))
+            or request_model(call.incoming.path, read_model_field(call.incoming.body))
         )
         key = EntryKey(
             floor_to_hour(call.when),

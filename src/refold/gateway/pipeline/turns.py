@@ -57,6 +57,9 @@ still holds it."""
 MAX_MESSAGES = 100_000
 """Maximum messages of a request that is read, as for Anthropic. Tiny ones take some fifty times
 their bytes in memory, and many seconds to summarise."""
+MAX_JSON_SIGNS = 2_000_000
+"""Maximum commas and opening brackets of a request that is read; texts of 2 million tokens have
+fewer. They bound the values in it, and parsing those holds up all requests of the process."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +286,10 @@ OLDER_ANTHROPIC = with_rules(anthropic, anthropic.older_rules)
 
 def open_request(resources: Resources, incoming: Incoming) -> Payload:
     """Parse a request, except for the prefix that its caller has sent before. Raises `FormatError`,
-    also above `MAX_MESSAGES`."""
+    also above `MAX_JSON_SIGNS` or `MAX_MESSAGES`."""
+    body = incoming.body
+    if len(body) > MAX_JSON_SIGNS < sum(map(body.count, (b",", b"[", b"{"))):
+        raise FormatError(f"it has more than {MAX_JSON_SIGNS:,} commas and brackets")
     lookup = partial(resources.prefixes.lookup, scope=incoming.credential.encode())
     payload = with_model(open_payload(incoming.body, incoming.api, lookup), incoming.path)
     if len(payload) > MAX_MESSAGES:
