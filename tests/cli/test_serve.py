@@ -107,3 +107,13 @@ def test_serve_check_succeeds_even_if_its_log_cannot_be_written():
     command = [sys.executable, "-m", "refold", "serve", "--upstream", "openai", "--check"]
     with Path("/dev/full").open("w") as full:
         subprocess.run(command, stderr=full, stdout=subprocess.PIPE, check=True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_an_upstream_that_is_the_gateway_itself_is_misuse(host: str):
+    """Each request became a thousand, until none was answered."""
+    command = ("serve", "--check", "--upstream", f"http://{host}:8484/v1")
+    run = refold(*command)
+    assert run.code == 2
+    assert run.code == 2 and "is this gateway itself" in run.err
+    assert refold(*command, "--port", "8485").code == 0

@@ -230,6 +230,11 @@ def _load_config(path: str | None, options: Record) -> "Config":
     if config.files is None:  # other users must not see this user's files
         is_shared = bool(config.allowed_hosts) or config.tenant.startswith(HEADER)
         config = replace(config, files=is_loopback(config.host) and not is_shared)
+    for upstream in config.upstreams:
+        address = urlsplit(upstream.url)
+        is_here = is_loopback(address.hostname or "") and address.port == config.port
+        if is_here and not upstream.proxy:
+            raise ValueError(f"the upstream {upstream.name} is this gateway itself: {upstream.url}")
     return config
 
 
