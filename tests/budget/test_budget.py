@@ -36,9 +36,13 @@ def usage(tokens: int) -> dict[str, int]:
         ({"trigger": "1k"}, f"trigger {AMOUNT}, not '1k'"),
         ({"trigger": None}, f"trigger {AMOUNT}, not None"),
         ({"soft": 1.5}, f"soft {AMOUNT}, not 1.5"),
+        ({"soft": -1}, "soft must be a whole number of at least 0, not -1"),
+        ({"trigger": -9, "target": -9}, "trigger must be a whole number of at least 0, not -9"),
+        ({"window": -1}, "a window is a number of tokens, a Window or a function, not -1"),
+        ({"progress": "5%"}, "progress and hysteresis are shares from 0 to below 1, not 5%, 0.05"),
     ],
 )
-def test_a_trigger_or_soft_that_is_not_an_integer_or_trigger_is_refused_by_name(
+def test_an_impossible_figure_of_a_budget_is_refused_by_name(
     figures: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
@@ -55,6 +59,27 @@ def test_progress_and_hysteresis_must_be_from_0_to_below_1(shares: tuple[float, 
     ):
         Budget(5, 1, progress=progress, hysteresis=hysteresis)
     assert Budget(5, 1, progress=0, hysteresis=0) == Budget(5, 1, progress=0.0, hysteresis=0.0)
+
+
+@pytest.mark.parametrize(
+    ("window", "reserve", "message"),
+    [
+        (9, -1, "reserve must be a whole number of at least 0, not -1"),
+        ("9", 1, "window must be a whole number of at least 1, not '9'"),
+    ],
+)
+def test_a_budget_of_an_impossible_window_is_refused_by_name(
+    window: Any, reserve: int, message: str
+) -> None:
+    """A negative reserve gave a trigger above the window."""
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Budget.of_window(window, reserve)
+
+
+@pytest.mark.parametrize("share", ["0.8", True])
+def test_a_share_of_the_window_is_a_number(share: Any) -> None:
+    with pytest.raises(ValueError, match="a share of the window lies between 0 and 1"):
+        Fraction(share)
 
 
 def test_a_target_that_is_not_a_number_of_tokens_is_named_in_the_error() -> None:

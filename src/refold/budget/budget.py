@@ -16,6 +16,7 @@ from refold.budget.triggers import (
 )
 from refold.core.tool_groups import find_refetched
 from refold.core.view import View
+from refold.errors import is_number, require_int
 from refold.speakers import is_request
 from refold.tokens.model_table import Prices, Rates, Window, Windows, find_rates, find_window
 from refold.tokens.usage import read_usage
@@ -73,7 +74,8 @@ class Budget:
     """Tokens below which nothing can be due; 0 if a trigger is not a plain number."""
 
     def __post_init__(self) -> None:
-        if not (0 <= self.progress < 1 and 0 <= self.hysteresis < 1):
+        shares = (self.progress, self.hysteresis)
+        if not all(is_number(share) and 0 <= share < 1 for share in shares):
             raise ValueError(
                 "progress and hysteresis are shares from 0 to below 1, "
                 f"not {self.progress}, {self.hysteresis}"
@@ -85,6 +87,8 @@ class Budget:
                     f"{name} must be a number of tokens or a trigger, such as "
                     f"refold.budget.triggers.Fraction(0.8), not {value!r}"
                 )
+            if isinstance(value, int):
+                require_int(0, **{name: value})
         if isinstance(self.target, bool) or not isinstance(self.target, int | Amount):
             problem = f"the target must be a number of tokens, not {self.target!r}"
             raise ValueError(problem)  # noqa: TRY004 - as for all settings
@@ -106,6 +110,8 @@ class Budget:
     def of_window(cls, window: int, reserve: int = 20_000, target: float = 0.5) -> "Budget":
         """Return a budget for a model's window: compact when less than *reserve* tokens are left
         for the answer, down to the share *target* of the rest of the window. Raises ValueError."""
+        require_int(1, window=window)
+        require_int(0, reserve=reserve)
         usable = window - reserve
         if usable <= 0:
             raise ValueError(

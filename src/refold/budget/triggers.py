@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from refold.core.tool_groups import find_answers
 from refold.core.view import View
-from refold.errors import require_callable, require_int
+from refold.errors import is_number, require_callable, require_int
 from refold.speakers import has_person, segment_messages
 from refold.tokens.model_table import Window
 
@@ -127,7 +127,7 @@ class Fraction(Amount):
     share: float
 
     def __post_init__(self) -> None:
-        is_share = 0 < self.share <= 1
+        is_share = is_number(self.share) and 0 < self.share <= 1
         _refuse_if(not is_share, f"a share of the window lies between 0 and 1, not {self.share}")
 
     def tokens(self, window: Window | None) -> int | None:

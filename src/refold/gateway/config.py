@@ -297,16 +297,16 @@ class _Table:
 
     def guard(self, make: Callable[[], T], key: str = "") -> T:
         """Return *make*'s result. Its ValueError or TypeError becomes a `ConfigError` about the key
-        that its message begins with, else about *key*."""
+        that its message begins with, by the key's full name, else about *key*."""
         try:
             return make()
         except ConfigError:
             raise
         except (ValueError, TypeError) as error:
-            message = str(error)
-            named = re.match(r"\w*", message)
-            key = named[0] if named and named[0] in self.raw else key
-            raise self.error(key, message.removeprefix(f"{key}: ")) from error
+            name, rest = re.findall(r"(?s)\A(\w*+)(.*)", str(error))[0]
+            if name in self.raw:
+                raise ConfigError(f"{self.file}: {self._full_name(name)}{rest}") from error
+            raise self.error(key, str(error)) from error
 
     def reject_unknown(self, names: Sequence[str]) -> None:
         """Raise `ConfigError` for a key that is not in *names*."""

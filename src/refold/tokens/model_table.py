@@ -130,7 +130,7 @@ def find_window(model: str, given: int | Window | Windows | None = None) -> Wind
         given = given(model)
     if isinstance(given, Window):
         return WindowLookup(given, f"given as {given.room} tokens")
-    if isinstance(given, bool) or (given is not None and not isinstance(given, int)):
+    if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 0):
         raise ValueError(f"a window is a number of tokens, a Window or a function, not {given!r}")
     if given == 0:
         return WindowLookup(None, "the window is switched off")
