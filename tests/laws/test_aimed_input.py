@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from itertools import chain, pairwise, product
+from itertools import chain, pairwise, product, repeat
 from math import log
 from re import _constants as names
 from re import _parser as parser
@@ -514,6 +514,8 @@ QUICK = 0.02
 """Time in seconds below which a text of any of these sizes is not measured again."""
 LOOKS = 24
 """Maximum number of repeated measurements. On a busy machine a cold cache doubles short times."""
+SURE_LOOKS, SURE_SECONDS = 3, 6.0
+"""Number of measurements, and seconds of them, after which a slow result is not measured again."""
 
 
 def grows(
@@ -550,11 +552,24 @@ def grows(
 
 def _exponents(pairs: Iterator[tuple[float, float]], times: float) -> Iterator[float]:
     """Yield an exponent for each pair of times, the lower one of two: that of the least times so
-    far, and that of the pair itself, since a processor may halve its speed for seconds."""
-    shortest, longest = float("inf"), float("inf")
-    for shorter, longer in pairs:
+    far, and that of the pair itself, since a processor may halve its speed for seconds. End once
+    the result is sure."""
+    shortest, longest, spent = float("inf"), float("inf"), 0.0
+    for looks, (shorter, longer) in enumerate(pairs, 1):
         shortest, longest = min(shortest, shorter), min(longest, longer)
         yield min(exponent(shortest, longest, times), exponent(shorter, longer, times))
+        spent += shorter + longer
+        if looks >= SURE_LOOKS and spent > SURE_SECONDS:
+            break
+
+
+@pytest.mark.parametrize(("seconds", "looks"), [(5.0, 3), (1.0, 6), (0.01, LOOKS)])
+def test_a_slow_function_is_measured_for_seconds_and_not_for_minutes(
+    seconds: float, looks: int
+) -> None:
+    """A function that takes 5 seconds used to be measured 24 times before the test failed."""
+    pairs = repeat((seconds / 16, seconds), LOOKS)
+    assert len(list(_exponents(pairs, 4.0))) == looks
 
 
 def min_until(values: Iterator[float], enough: float) -> float:
