@@ -444,9 +444,13 @@ def test_hidden_text_is_found_an_edit_undone_and_a_call_shown_as_it_was_sent(
     browser.type("#find", f"{SECRET} 5\ue007")
     assert "hidden" in browser.wait("#hits", "exact words")
     take_picture(browser, "search")
-    browser.run("document.querySelector('.charts.single svg').focus()")
-    browser.press("\ue012")
-    browser.wait(".tip", "Call 1")
+
+    def shows_tip() -> bool:
+        browser.run("document.querySelector('.charts.single svg').focus()")
+        browser.press("\ue012")
+        return "Call 1" in browser.run("return document.querySelector('.tip')?.innerText ?? ''")
+
+    assert eventually(shows_tip), "charts that are drawn anew meanwhile have none"
     browser.run("document.activeElement.blur()")
     browser.press("u")
     asking = browser.wait(".asking", "Undo: Summary")
@@ -671,15 +675,17 @@ def test_everything_can_be_read_at_every_width_and_in_both_themes(
     browser.press("\ue00c")
 
 
-def session_of(at: ApiGateway, client: str) -> str:
-    """Return the id of an agent's only session, once it is in the ledger and its text is stored."""
+def session_of(at: ApiGateway, client: str, calls: int = 1) -> str:
+    """Return the id of an agent's only session, once its *calls* are in the ledger and its text is
+    stored."""
 
     def list_ids() -> list[str]:
         rows = at.get("overview", client=client).json()["sessions"]
-        return [row["id"] for row in rows if row["is_recorded"]]
+        return [row["id"] for row in rows if row["is_recorded"] and row["calls"] >= calls]
 
-    assert eventually(lambda: bool(list_ids()))
-    return list_ids()[0]
+    ids = eventually(list_ids)
+    assert ids
+    return ids[0]
 
 
 HTML = "return document.documentElement.outerHTML + [...document.querySelectorAll('textarea')].map((one) => one.value)"
@@ -996,6 +1002,28 @@ def test_an_open_message_is_drawn_anew_when_the_client_rewrites_it(
     assert complaints(browser) == []
 
 
+def test_an_open_message_is_drawn_anew_when_its_end_is_rewritten_in_as_many_tokens(
+    browser: Browser, here: ApiGateway
+) -> None:
+    """Neither its size nor its first lines said so, and only messages of another size were fetched
+    again. One that stays as it was stays open."""
+    first = "Mend this.\n\nOne.\n\nTwo.\n\nThree.\n\nThe colour is red."
+    name = "same-sizer"
+    here.say(request_of(first, 4), **as_client(name))
+    visit(browser, here, f"#/s/{session_of(here, name)}")
+    for at in (0, 1):
+        browser.wait(f"article[data-at='{at}']", "src/m0.py" if at else "Mend this.")
+        browser.run(f"document.querySelector(\"article[data-at='{at}'] button\").click()")
+        browser.find(f"article[data-at='{at}'] .opened .text span")
+    here.say(request_of(first.replace("red", "tan"), 4), **as_client(name))
+    closed = "document.querySelector(\"article[data-at='0'] .opened\") === null"
+    assert wait_for_script(browser, closed)
+    assert browser.all("article[data-at='1'] .opened")
+    browser.run("document.querySelector(\"article[data-at='0'] button\").click()")
+    browser.wait("article[data-at='0'] .opened", "The colour is tan.")
+    assert complaints(browser) == []
+
+
 def test_message_rows_are_updated_when_the_client_rewrites_its_history(
     browser: Browser, here: ApiGateway
 ) -> None:
@@ -1084,14 +1112,17 @@ def test_selected_words_can_be_pinned_wherever_the_mouse_is_released(
 ) -> None:
     """Words could not be pinned if the mouse was released outside the text. Over the map, the
     conversation scrolled away."""
-    visit(browser, here, f"#/s/{session_of(here, 'newcomer')}/message/80")
+    visit(browser, here, f"#/s/{session_of(here, 'newcomer', calls=2)}/message/80")
     row = "article[data-at='80']"
     browser.wait(row, "text text")
+    loading = "[...document.querySelectorAll('.rows .who')].some(who => who.textContent === '…')"
+    assert wait_for_script(browser, f"!{loading}"), "rows that come later move those below"
     browser.run(f'document.querySelector("{row} button").click()')
     browser.wait(f"{row} .text", SECRET)
     x, y = browser.run(
-        f'const line = document.querySelector("{row} .text span").getBoundingClientRect();'
-        "return [line.left, line.top + 8]"
+        "const frame = () => new Promise(requestAnimationFrame);"  # rows are placed once measured
+        f'const line = () => document.querySelector("{row} .text span").getBoundingClientRect();'
+        "return frame().then(frame).then(line).then(({left, top}) => [left, top + 8])"
     )
     map_x = browser.run("return document.querySelector('.map canvas').getBoundingClientRect().x")
     before = browser.run("return scrollY")

@@ -179,6 +179,7 @@ class Brief(Answer, kw_only=True):
     tools: Annotated[list[str], about("Tools whose results are in it.")]
     lines: list[str]
     line_count: Annotated[int, about("Number of all its lines.")]
+    digest: Annotated[int, about("Checksum of its text, by which a rewritten one is noticed.")]
     calls: Annotated[list[tuple[str, str]], about("Tool, and a short form of its arguments.")]
     kinds: list[str]
     tokens: int

@@ -290,6 +290,7 @@ def messages(context: ApiContext, arguments: MessagesArguments) -> MessagesAnswe
                 tools=[tools.get(id, "") for id in brief.answers],
                 lines=brief.lines,
                 line_count=brief.line_count,
+                digest=brief.digest,
                 calls=[(name, gist) for name, gist, _ in brief.calls],
                 kinds=brief.kinds,
                 tokens=brief.tokens,

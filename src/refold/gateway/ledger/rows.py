@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Literal, NamedTuple
+from zlib import crc32
 
 from refold.compactor.hooks import (
     CompactionEnded,
@@ -22,6 +23,7 @@ from refold.gateway.ledger.entry import Entry, clean_name
 from refold.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
 from refold.speakers import is_report, request_text
 from refold.text.failures import is_markup
+from refold.text.plain import readable_text
 from refold.tokens.count import count_message
 
 EventKind = Literal["compact", "accept", "revert", "fault"]
@@ -256,6 +258,8 @@ class MessageBrief(NamedTuple):
     """Estimated."""
     place: int = 0
     """Position in the transcript."""
+    digest: int = 0
+    """Checksum of its text; 0 if it was written before there was one."""
 
 
 BRIEF_LINES, BRIEF_LINE_CHARACTERS = 3, 300
@@ -279,17 +283,15 @@ def describe_message(message: Message) -> MessageBrief:
         lines = [line for line in lines if not is_markup(line)] or lines
     shown = [line[:BRIEF_LINE_CHARACTERS] for line in lines if line.strip()][:BRIEF_LINES]
     speaker = "result" if is_result else "you" if request else message.role
+    calls = (part for part in message.parts if isinstance(part, ToolCall))
     return MessageBrief(
         speaker=speaker,
         lines=shown[:1] if is_result else shown,
         line_count=len(lines),
-        calls=[
-            (part.name, call_gist(part, 200), part.id)
-            for part in message.parts
-            if isinstance(part, ToolCall)
-        ],
+        calls=[(call.name, call_gist(call, 200), call.id) for call in calls],
         answers=list(filter(None, message.results)),
         tokens=count_message(message),
+        digest=crc32(readable_text(message).encode("utf-8", "surrogatepass")),
         kinds=[
             part.kind if isinstance(part, Media) else "thinking"
             for part in message.parts

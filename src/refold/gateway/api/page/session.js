@@ -75,9 +75,8 @@ export async function showSession(root, route) {
     toggleSide: () => side.classList.toggle("shown"),
     undo, restore, pin, askLast, askSince, showKey,
   };
-  const briefs = makeBriefs(id, (numbers) => {
-    const come = new Set(numbers);
-    paintRows((item) => item.kind === "message" && come.has(item.at) && !open.has(item.at));
+  const briefs = makeBriefs(id, (others) => {
+    paintRows((item) => item.kind === "message" && others.has(item.at) && (others.get(item.at) || !open.has(item.at)));
   });
   const search = makeSearch(page);
   const map = makeMap((at) => goTo(at));
@@ -182,15 +181,14 @@ export async function showSession(root, route) {
 
   const refresh = async (next = null) => {
     const before = new Map(session.edits.map((edit) => [edit.id, JSON.stringify(edit)]));
-    const old = session;
+    const { hidden } = session;
     session = next ?? await load();
-    const isRewritten = (at) => session.sizes[at] !== old.sizes[at] || session.speakers[at] !== old.speakers[at];
-    const changed = session.sizes.findIndex((_, at) => isRewritten(at));
-    if (changed >= 0) briefs.forget(changed);
+    briefs.forget();
+    const isRehidden = (at) => !open.has(at) && hidden.get(at)?.id !== session.hidden.get(at)?.id;
     keepFocus(root, () => {
       paint();
       if (!hasText) paintLines();
-      paintRows((item) => (item.kind === "fold" ? before.get(item.edit.id) !== JSON.stringify(item.edit) : item.kind === "message" && !briefs.isFresh(item.at) && (!open.has(item.at) || isRewritten(item.at))));
+      paintRows((item) => (item.kind === "fold" ? before.get(item.edit.id) !== JSON.stringify(item.edit) : item.kind === "message" && (!briefs.of(item.at) || isRehidden(item.at)))); // others once they are fetched again
       map.draw(session);
     });
   };

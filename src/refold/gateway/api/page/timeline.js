@@ -34,7 +34,10 @@ export function hiddenBy(edits) {
   return result;
 }
 
-/** A cache of message excerpts, fetched in windows. Calls *arrived*(numbers) when a window has loaded. */
+/**
+ * A cache of message excerpts, fetched in windows. When one has loaded, calls *arrived* with a map of the messages that
+ * differ from before, each with whether its text was another.
+ */
 export function makeBriefs(id, arrived) {
   const known = new Map();
   const fresh = new Set(); // windows that are up to date
@@ -48,18 +51,17 @@ export function makeBriefs(id, arrived) {
         asked.add(start);
         guard(async () => {
           const { messages } = await get("messages", { session: id, start, count: WINDOW }).finally(() => asked.delete(start));
-          for (const brief of messages) known.set(brief.number, brief);
           fresh.add(start);
-          arrived(messages.map((brief) => brief.number));
+          const isOther = (brief) => JSON.stringify(brief) !== JSON.stringify(known.get(brief.number));
+          const others = messages.filter(isOther).map((brief) => [brief, known.get(brief.number)]);
+          for (const [brief] of others) known.set(brief.number, brief);
+          arrived(new Map(others.map(([brief, old]) => [brief.number, old !== undefined && old.digest !== brief.digest])));
         });
       }
       return known.get(at);
     },
-    isFresh: (at) => fresh.has(windowOf(at)),
-    /** Invalidate messages from number *from* on. */
-    forget(from) {
-      for (const start of fresh) if (start + WINDOW > from) fresh.delete(start);
-    },
+    /** Fetch windows again when they are next needed. */
+    forget: () => fresh.clear(),
   };
 }
 
