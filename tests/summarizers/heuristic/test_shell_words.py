@@ -52,6 +52,11 @@ WRITTEN = "cat > a.py <<'EOF'\nx = 1\ny = 2\nEOF"
     ("f='a b.py'; rm \"$f\"", [("a b.py", "deleted")]),
     ("git commit -m 'a b.py'; echo 'see a.py now'; grep 'a b.py' c.py; rm 'a *.py' ' a'", []),
     ("python -c \"print('see a.py now'); open(x, 'w').write('see b.py now')\"", []),
+    ("rm x\\>y.py z.py", [("z.py", "deleted")]),
+    ("echo 5 \\> a.py", []),
+    ("grep '>' a.py; cat '->' b.py", [("b.py", "read")]),
+    ("cat x\\|y.py; rm b\\;c.py", []),
+    ("cd C:\\a\\&& rm b.py", [("C:\\a\\b.py", "deleted")]),
     ("rm lib/'a.py' && cat Old\\ Notes/b.md", [("lib/a.py", "deleted"), ("Old Notes/b.md", "read")]),
 ])  # fmt: skip
 def test_shell_words_operators_and_comments_are_parsed(command, files):

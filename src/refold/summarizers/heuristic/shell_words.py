@@ -88,7 +88,7 @@ _EXPANDED = re.compile(r"[$`\\]")
 """Characters that a shell expands in a heredoc with an unquoted delimiter."""
 WORD = re.compile(
     r"\"((?>[A-Za-z]:\\(?!\"[^\s;&|])[^\"\n]*|(?:[^\"\\]|\\.?)*))\"?|'([^']*+)'?|(\d?>>?|<+-?|&&|(?<![&<>\d])&(?![&>\d])|\|\|?|;|\n)"
-    r"|(?<![^\s;&|(])#[^\n]*+|\\\n|((?>(?:\\[ ](?=\S)|\\\\|(?<!\s[A-Za-z]:)\\[\"']|(?!\\\n)[^\s\"'<>|;&])+))",
+    r"|(?<![^\s;&|(])#[^\n]*+|\\\n|((?>(?:\\[ ](?=\S)|\\\\|(?<!\s[A-Za-z]:)\\[\"']|(?<=\w)\\[<>&;|](?=\w)|(?<=\s)\\[<>]|(?!\\\n)[^\s\"'<>|;&])+))",
     re.DOTALL,
 )
 """A quoted word (of a path with a drive `\\` is no escape), an operator, a bare word, or none."""
@@ -135,7 +135,7 @@ _SPLITS = re.compile(r"(['\"])[\w./ ~-]+\1")
 """A text that a Unix shell splits into words where its variable stands unquoted."""
 _VARIABLE = re.compile(r"\$(?:\{(\w{1,40})\}|(\w{1,40})\b(?![ \t]{0,9}=[^=]))")
 ESCAPED = re.compile(r"\\([\"\\$`])")
-_BARE_ESCAPED = re.compile(r"\\([][() \"'])")
+_BARE_ESCAPED = re.compile(r"\\([][() \"'<>&;|])")
 _ASSIGNS = re.compile(r"\$[\w:.]+\+?=?")
 
 
@@ -182,6 +182,7 @@ def spell_words(words: Sequence[Token]) -> Words:
     texts, stop = list[str](), -1
     for word in words:
         text = word[1] or word[2] or word[3] or _BARE_ESCAPED.sub(r"\1", word[4] or "")
+        text = word[0] if not word[3] and _REDIRECT.fullmatch(text) else text  # it is quoted
         if word.start() == stop and not word[3]:
             texts[-1] += text
         else:
@@ -541,10 +542,6 @@ def name_command(command: str) -> str:
 
 def _end_without_trimming(line: str, stop: int) -> int:
     """Return the end of *line* before *stop*, without trailing blanks and `2>&1`."""
-    while True:
-        if line.endswith(" ", 0, stop):
-            stop -= 1
-        elif line.endswith("2>&1", 0, stop):
-            stop -= len("2>&1")
-        else:
-            return stop
+    while end := next((end for end in (" ", "2>&1") if line.endswith(end, 0, stop)), ""):
+        stop -= len(end)
+    return stop
