@@ -19,7 +19,7 @@ from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
 from refold.core.strategy import Answer, Ask, Strategy, is_local
 from refold.core.view import View
-from refold.errors import FormatError
+from refold.errors import EditError, FormatError
 from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.models.driver import drive
 from refold.rules.rule import Rules
@@ -66,8 +66,10 @@ def check_strategy(
     A model answers up to nine questions with "A summary.". Raises AssertionError with the name of
     the broken law: validity (no new violation, also by each edit alone), progress (never more
     tokens than before), determinism (a second run on the same history gives the same view),
-    reversibility and, for local strategies, memorylessness.
+    reversibility, effect (if no example was edited: not every edit of an ordinary history is
+    refused) and, for local strategies, memorylessness.
     """
+    has_effect = False
     for messages in examples:
         bare = View.of(messages, profile=Profile(rules=rules or Rules()))
         view = proposals(bare, strategy, ScriptedModel(["A summary."] * 9))
@@ -79,6 +81,11 @@ def check_strategy(
             _valid(bare, bare.apply_valid([edit]))
         if is_local(strategy):
             _memoryless(bare, view, strategy)
+        has_effect = has_effect or bool(view.edits)
+    if not has_effect:
+        ordinary = View.of(_ORDINARY, profile=Profile(rules=rules or Rules()))
+        refusal = _find_refusal(ordinary, strategy)
+        assert not refusal, f"effect: every edit is refused: {refusal}"
 
 
 def check_codec(codec: Codec, *, examples: Iterable[Sequence[Wire]]) -> None:
@@ -147,6 +154,34 @@ def _valid(bare: View, view: View) -> None:
     before = {(v.rule, v.subject) for v in rules.check(bare.messages)}
     after = {(v.rule, v.subject) for v in rules.check(view.messages)}
     assert after <= before, f"validity: {sorted(after - before)} by {[e.by for e in view.edits]}"
+
+
+_ORDINARY = tuple(
+    message
+    for at in range(9)
+    for message in (
+        Message("user", (Text(f"Mend part {at} of the pool. " * 20),)),
+        Message("assistant", (ToolCall(f"c{at}", "read", f'{{"path":"part_{at}.py"}}'),)),
+        Message("user", (ToolResult(f"c{at}", (Text(f"part = {at}\n" * 200),)),)),
+        Message("assistant", (Text(f"Part {at} holds a lock. " * 20),)),
+    )
+)
+"""A history of which any strategy that proposes edits can have some accepted."""
+
+
+def _find_refusal(view: View, strategy: Strategy) -> str:
+    """Return why every edit of *strategy* is refused; empty if it proposes none or has an
+    effect."""
+    if not is_local(strategy):
+        model, budget = ScriptedModel(["A summary."] * 9), Budget(0, 0)
+        (attempt,) = drive(compact_if_due(view, [strategy], budget), model).attempts
+        return attempt.reason if attempt.outcome == "rejected" else ""
+    edits = make_local_edits(view, [strategy])
+    try:
+        view.apply(*edits[:1])
+    except EditError as error:
+        return "" if view.apply_valid(edits).edits else str(error)
+    return ""
 
 
 def _memoryless(bare: View, at_once: View, strategy: Strategy) -> None:
