@@ -17,6 +17,7 @@ from refold.models.driver import drive
 from refold.rules import anthropic, openai_chat
 from refold.rules.rule import Rules
 from refold.strategies import Chunked, FromLastN, WholeHistory
+from refold.summarizers.model import ModelSummary
 from refold.summarizers.placement import (
     MemoryContaining,
     TaggedMemory,
@@ -34,6 +35,7 @@ from refold.text.summary_wrapper import (
     wrap_summary,
 )
 from tests.support.messages import assistant
+from tests.support.messages import call as call_tool
 
 CHAT = Rules(openai_chat.RULES)
 ANTHROPIC = Rules(anthropic.RULES, alternate=True, thinking="bound")
@@ -212,6 +214,23 @@ def test_chunked_fails_after_the_first_question_without_an_answer():
     )
     assert len(model.asked) == 1
     assert done.attempts[0].outcome == "failed"
+
+
+@pytest.mark.parametrize("answers", [["We write a.py."] * 9, []])
+def test_the_record_of_a_chunk_describes_the_files_as_they_were_at_its_end(answers: list[str]):
+    """As by `RuleSummary`, also if that stands in for the model: the record of each chunk was made
+    from all later messages, and said that a file was deleted before it was read."""
+    steps = [
+        call_tool("write", "Done.", path="a.py", content="x = 1\n" * 99),
+        call_tool("read", "x = 1\n" * 99, path="a.py"),
+        call_tool("bash", "", command="rm a.py"),
+    ]
+    messages = [m for step in steps for m in (user("Go on."), *step, assistant("Ok. " * 99))]
+    view, _ = run(Chunked(4, summarizer=ModelSummary(headings=())), messages, *answers)
+    inserts = [applied.edit.insert for applied in view.visible_edits]
+    first, *_, last = ("\n".join(message.text for message in insert) for insert in inserts)
+    assert "a.py" in first and "deleted" not in first and "## Current request" not in last
+    assert "deleted, not tested since: a.py" in last
 
 
 @pytest.mark.parametrize(

@@ -115,9 +115,8 @@ class Chunked(HistorySummary):
     It is retrospective and makes one edit for each chunk. A chunk that would end inside a tool
     group is extended to the group's end. Chunks that are already summarised stay, and the next run
     goes on behind them. The same messages are kept as by `WholeHistory`. A chunk whose summary
-    would not be smaller is left alone. `RuleSummary` summarises each chunk as things stood at its
-    end, since later chunks say what became of them. Raises ValueError for a *size* or *max_tokens*
-    under 1.
+    would not be smaller is left alone. Rules summarise each chunk as things stood at its end, since
+    later chunks say what became of them. Raises ValueError for a *size* or *max_tokens* under 1.
     """
 
     size: int = 10

@@ -71,6 +71,8 @@ class ModelSummary:
     """Whether the record is kept beside the model's words."""
     beside: Sequence[Message] = field(default=(), repr=False)
     """Messages of the span that stay word for word around the summary. Set by strategies."""
+    is_alone: bool = field(default=False, repr=False)
+    """As of `RuleSummary`: whether the record and the fallback read no other messages."""
 
     def __post_init__(self) -> None:
         if self.window < 1 or self.max_calls < 1:
@@ -85,8 +87,10 @@ class ModelSummary:
         self, view: View, start: int, stop: int, max_tokens: int
     ) -> Generator[Ask, Answer | None, Summary]:
         """Summarise `messages[start:stop]` in at most *max_tokens* tokens, wrapped."""
-        record, beside = self.record, self.beside
-        job = plan_job(view, start, stop, max_tokens, record=record, beside=beside)
+        record, beside, is_alone = self.record, self.beside, self.is_alone
+        job = plan_job(
+            view, start, stop, max_tokens, record=record, beside=beside, is_alone=is_alone
+        )
         result = yield from self._write(job)
         if result.kind == "good":
             summary = self._finish(job, result)
@@ -138,6 +142,7 @@ class ModelSummary:
         if self.fallback is None:
             return Summary("", Ending(outcome, reason))
         write = set_field(self.fallback, "beside", self.beside)
+        write = set_field(write, "is_alone", self.is_alone)
         summary = yield from write(job.view, job.start, job.stop, job.max_tokens)
         if not summary.text.strip():
             return Summary("", Ending(outcome, reason))

@@ -124,13 +124,16 @@ def plan_job(
     *,
     record: bool,
     beside: Sequence[Message] = (),
+    is_alone: bool = False,
 ) -> Job:
     """Return the job of summarising `messages[start:stop]` in *max_tokens*. The messages *beside*
-    stay as they are. With a *record*, up to half of the tokens are reserved for it."""
+    stay as they are, the others too unless it *is_alone*. With a *record*, up to half of the tokens
+    are reserved for it."""
     span = read_span(view, start, stop)
     # The model reads an earlier summary's own words and repeats them.
-    source = read_source(view, start, stop)._replace(edited=())
+    source = read_source(view, start, stop, is_alone)._replace(edited=())
     material = read_material(source, beside)
+    material.state.is_latest_current &= not is_alone
     material.state.notes.clear()
     half = max_tokens // 2 - view.profile.count(wrap_summary(""))
     record_text = render_state(material.state, half) if record else ""
