@@ -228,7 +228,9 @@ def test_a_path_that_a_summary_lists_in_braces_is_not_a_loss():
 
 def test_losses_name_files_of_diffs_as_they_are_and_none_of_installed_packages():
     diff = "diff --git a/src/pool.py b/src/pool.py\n--- a/src/pool.py\n+++ b/src/pool.py\n-x\n+y\n"
+    diff += "diff --git a/my src/tax.py b/my src/tax.py\n"
     trace = "/w/.venv/lib/python3.12/site-packages/anyio/run.py:3\nnode_modules/react/index.js:9\n"
+    trace += "at C:\\w\\node_modules\\left-pad\\index.js\n"
     history = [
         {"role": "user", "content": "Mend it."},
         {"role": "assistant", "content": f"{diff}{trace}venv/lib/a.py\nsrc/app/main.py:4\n"},
@@ -237,7 +239,9 @@ def test_losses_name_files_of_diffs_as_they_are_and_none_of_installed_packages()
     before = compactor()(history)
     losses = find_losses(before, fold_all_but_two(before, "Mended."))
     paths = {loss.text: loss.line for loss in losses.items if loss.kind == "paths" and loss.at == 1}
-    assert paths == {"src/pool.py": 1, "src/app/main.py": 9}
+    assert paths == {"src/pool.py": 1, "src/tax.py": 6, "src/app/main.py": 11}
+    names = " ".join(loss.text for loss in losses.items)
+    assert "a/my" not in names and "index.js" not in names and "node_modules" not in names
 
 
 def test_there_are_no_losses_if_nothing_is_hidden():

@@ -240,9 +240,14 @@ def _load(
 # --- losses ---------------------------------------------------------------------------------------
 
 Value = TypeVar("Value")
-_INSTALLED = re.compile(r"(?:^|/)(?:node_modules|site-packages|\.?venv)/")
+_INSTALLED = re.compile(r"(?:^|[/\\])(?:node_modules|site-packages|\.?venv)[/\\]")
 """Folders of installed packages, whose files no task is about."""
-_DIFF_PREFIX = re.compile(r"^(?:diff --git a/\S++ b/|--- a/|\+\+\+ b/)", re.MULTILINE)
+_NO_NAME = re.compile(
+    r"^(?:diff --git a/.*? b/|--- a/|\+\+\+ b/)"
+    r"|(?<![^\s\\\"'(])(?:node_modules|site-packages|\.?venv)\\\S*+",
+    re.MULTILINE,
+)
+"""Prefixes of a diff, and paths of Windows in these folders, which are read as several names."""
 
 
 def find_losses(before: View, after: View) -> Losses:
@@ -336,7 +341,7 @@ def _original_identifiers(originals: _Hidden, view: View) -> set[str]:
 
 def _read_messages(messages: Sequence[Message], positions: Sequence[int] = ()) -> _Hidden:
     steps = read_steps(messages)
-    names = [find_names(_DIFF_PREFIX.sub("", step.text)) for step in steps]
+    names = [find_names(_NO_NAME.sub("", step.text)) for step in steps]
     places = dict[str, int]()
     if positions:
         for step, named in zip(steps, names, strict=True):
