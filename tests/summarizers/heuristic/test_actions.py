@@ -682,6 +682,26 @@ def test_a_failure_notes_that_the_same_program_then_worked_otherwise():
         assert "otherwise" not in summarize(user("Go."), wrong, behind)
 
 
+def test_tools_that_only_lead_the_session_are_no_deeds():
+    led = [
+        *call("switch_mode", "Switched to code mode", mode="code"),
+        *call("todoread", "[]"),
+        *call("attempt_completion", "", text="All is done."),
+    ]
+    assert "## Done" not in summarize(user("Go."), led)
+
+
+def test_a_marker_in_place_of_an_old_command_is_no_command():
+    marker = "[Compacted history content evicted to cold storage]"
+    assert "## Done" not in summarize(user("Go."), call("bash", "x", command=marker))
+
+
+def test_an_error_is_listed_without_the_clients_tags():
+    output = "<tool_use_error>File has not been read yet.</tool_use_error>"
+    text = summarize(user("Go."), call("Write", output, is_error=True, file_path="a.py"))
+    assert section(text, "Open") == ["- last error: File has not been read yet. (Write)"]
+
+
 def test_a_command_started_in_an_earlier_turn_is_not_open_in_a_later_one():
     started = call("Bash", "Command running in background with ID: b7", command="npm run serve")
     ended = Message("assistant", (Text("It runs."),))

@@ -102,6 +102,7 @@ _CALL_REPEATED = re.compile(r"\AMCP tool '[^'\n]{1,200}' reported tool error for
 _ANSWERED = " with response: "
 """Text between a call that a client repeats with its arguments, and the error (Gemini CLI)."""
 _ARGUMENTS = "\n\nReceived arguments:\n"  # after the error (pi)
+_ERROR_TAGS = re.compile(r"\A<tool_use_error>|</tool_use_error>\Z")  # around it (Claude Code)
 _ANSWER = re.compile(r'"(?:text|error|message)": ?"((?>(?:[^"\\]|\\.){1,1000}))')
 """The message of that error."""
 _SEARCHES = frozenset({"grep", "egrep", "rg", "findstr"})
@@ -127,7 +128,7 @@ def read_words(text: str) -> str:
     """Return the output of a call without repeated arguments, and without markup at its ends."""
     if _CALL_REPEATED.match(text) and (answer := _ANSWER.search(text.rpartition(_ANSWERED)[2])):
         return answer[1]
-    text = text.partition(_ARGUMENTS)[0]
+    text = _ERROR_TAGS.sub("", text.partition(_ARGUMENTS)[0])
     head, _, rest = text.partition("\n")
     text = rest if is_markup(head) else text
     body, _, last = text.rstrip().rpartition("\n")

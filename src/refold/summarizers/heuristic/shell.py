@@ -89,7 +89,7 @@ _HELPS = _ASKS_PROGRAM | {"-v"}
 READ_ONLY_VERBS = frozenset({
     "check", "describe", "diff", "fetch", "find", "get", "glob", "grep", "help", "info", "list", "log", "logs", "look", "lookup",
     "ls", "open", "output", "poll", "ps", "query", "read", "screenshot", "snapshot", "search", "show", "status", "think", "top", "validate", "version", "view", "wait",
-    *("enterplanmode", "enter_plan_mode", "exitplanmode", "exit_plan_mode", "killshell", "killbash", "taskstop"),
+    *("enterplanmode", "enter_plan_mode", "exitplanmode", "exit_plan_mode", "killshell", "killbash", "taskstop", "switch_mode", "todoread", "attempt_completion"),
 })  # fmt: skip
 """Words in the names of tools and subcommands (`git log`) that change nothing, and names of tools
 that change only how the session goes on."""

@@ -429,7 +429,9 @@ _COMPARES = re.compile(
     r"[+*/-]|-[ic]?(?:eq|ne|lt|le|gt|ge|like|match|replace|split|join|in|contains|f|is|as|and|or|not\w+)"
 )
 """PowerShell operators that follow a value."""
-_PROGRAM = re.compile(r"\$[A-Za-z]\w*+|(?=[^A-Za-z]*[A-Za-z])[\w.~/\[][\w.~/\\:+@\[\]${}-]*+")
+_PROGRAM = re.compile(
+    r"\$[A-Za-z]\w*+|(?=[^A-Za-z]*[A-Za-z])(?!\[[^\]]*\Z)[\w.~/\[][\w.~/\\:+@\[\]${}-]*+"
+)
 _FAR_OPTIONS = frozenset({"-p", "-i", "-o", "-l", "-F", "-J", "-u", "-e", "-w", "-n", "-c"})
 """Options of `ssh` and `docker exec` that take a value."""
 _HAS_EXEC = frozenset({"docker", "docker-compose", "podman", "kubectl"})
