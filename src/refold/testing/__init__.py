@@ -17,8 +17,9 @@ from refold.codecs.detect import open_payload
 from refold.compactor.loading import make_local_edits
 from refold.compactor.run import compact_if_due
 from refold.core.profile import Profile
-from refold.core.strategy import Answer, Ask, Strategy, is_local
+from refold.core.strategy import Answer, Ask, Steps, Strategy, change_edits, is_local
 from refold.core.view import View
+from refold.edits import Edit
 from refold.errors import EditError, FormatError
 from refold.messages import Message, Part, Text, ToolCall, ToolResult
 from refold.models.driver import drive
@@ -172,16 +173,24 @@ _ORDINARY = tuple(
 def _find_refusal(view: View, strategy: Strategy) -> str:
     """Return why every edit of *strategy* is refused; empty if it proposes none or has an
     effect."""
-    if not is_local(strategy):
-        model, budget = ScriptedModel(["A summary."] * 9), Budget(0, 0)
-        (attempt,) = drive(compact_if_due(view, [strategy], budget), model).attempts
-        return attempt.reason if attempt.outcome == "rejected" else ""
-    edits = make_local_edits(view, [strategy])
-    try:
-        view.apply(*edits[:1])
-    except EditError as error:
-        return "" if view.apply_valid(edits).edits else str(error)
-    return ""
+    edits = make_local_edits(view, [strategy]) if is_local(strategy) else list[Edit]()
+    if is_local(strategy):
+        try:
+            view.apply(*edits[:1])
+        except EditError as error:
+            return "" if view.apply_valid(edits).edits else str(error)
+        return ""
+
+    def note(edit: Edit) -> Edit:
+        edits.append(edit)
+        return edit
+
+    def run(view: View) -> Steps:
+        return (yield from change_edits(strategy(view), note))
+
+    model = ScriptedModel(["A summary."] * 9)
+    (attempt,) = drive(compact_if_due(view, [run], Budget(0, 0)), model).attempts
+    return attempt.reason if edits and not attempt.edits_applied else ""
 
 
 def _memoryless(bare: View, at_once: View, strategy: Strategy) -> None:
