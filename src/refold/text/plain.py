@@ -23,18 +23,9 @@ from refold.messages import (
 from refold.text.json_values import JsonObject, parse_or_text
 
 PATHS = (
-    "file_path",
-    "path",
-    "filePath",
-    "filepath",
-    "absolute_path",
-    "absolutePath",
-    "notebook_path",
-    "target_file",
-    "filename",
-    "file",
-    "uri",
-)
+    "file_path", "path", "filePath", "filepath", "absolute_path", "absolutePath", "notebook_path",
+    "target_file", "filename", "file", "uri",
+)  # fmt: skip
 """Names of the argument with a file's path, in order of preference."""
 SUBJECTS = (*PATHS, "command", "cmd", "pattern", "query", "url", "name", "prompt", "description")
 """Names of the argument that best describes a call, in order of preference."""
@@ -487,16 +478,25 @@ def run_terms(run: Run) -> list[str]:
 
 
 _ASKS = re.compile(
-    r"(?:[吗嗎]|(?:です|ます|でした|ました|ません|でしょう|ましょう)か|(?:습니까|입니까|까요|나요|[는은인]가요))"
-    r"[。.！!～~]?\Z"
+    r"(?:[吗嗎]|(?<![什怎这這那多])[么麼]|[对對是]吧|[你您](?:[觉覺]得)?呢|(?<![看下道认認查试試])(?:行不行|好不好|[对對]不[对對]|可不可以)|かな|かしら|っけ|(?:です|ます|でした|ました|ません|でしょう|ましょう|だろう)か|[습입합됩갑십]니까|(?<!니)까요?|나요|[되맞있없었았했겠]나|[는은인한]가요?)\Z"
 )
 """Endings of questions in Chinese, Japanese and Korean, which often omit the question mark."""
+_LAST = frozenset("吗嗎么麼吧呢行好对對以ならけか까요나가")  # last letters of these
+_ASKS_FIRST = re.compile(
+    r"[\s*_]{0,4}(?:[那这這您你我他她它们們个個样樣里裡请請问問但可所以到底究竟还還现現在是]{0,5}(?:(?:[为為][什何啥]|能不能|可不可以|是不是|要不要|有[没沒]有|[会會]不[会會]|[该該]不[该該]|需不需要|想不想|用不用|是否)(?!.*(?:因[为為]|都一))|(?:怎[么麼样樣]|如何|什[么麼]|哪(?!怕)|[谁誰]|几[点點号號时時]|多[少久](?!有))(?!.{0,12}[都也见見]))[^，。,：:\u3041-\u30fa]{0,40}"
+    r"|(?:なぜ|どう(?:して|すれば|したら|やって|なって)|何(?=[がをでにのだ])|どこ|いつ|誰|どれ|どっち|どちら|いくら)(?!か(?!ら)|で?も)(?:(?!か(?!ら)[^。])[^、。]){0,30}"
+    r"|(?:왜(?!냐)|어떻게(?!든)|언제(?![나든라])|어디(?![든나])|누[가구](?![나든])|뭐(?=[가야예지])|무[엇슨]|얼마(?!든)|어느(?!새| 정도))(?:(?!지 )[^,.]){0,40})[。.！!～~]?\Z"
+)
+"""Questions that begin with their word. It may also begin a part of a sentence: `why it fails`."""
 
 
 def is_question(text: str) -> bool:
-    """Return whether a text ends as a question, with or without bold marks."""
-    end = text.rstrip("*_ ")[-6:]
-    return end.endswith(("?", "？")) or (not end.isascii() and bool(_ASKS.search(end)))
+    """Return whether a text ends as a question, with or without bold marks, or is a short one in
+    Chinese, Japanese or Korean without its mark."""
+    end = text.rstrip("*_ 。.！!～~")[-8:]
+    if (is_marked := end.endswith(("?", "？"))) or text.isascii():
+        return is_marked
+    return bool((end[-1:] in _LAST and _ASKS.search(end)) or _ASKS_FIRST.match(text))
 
 
 def has_colon(text: str) -> bool:

@@ -115,7 +115,12 @@ def test_a_brief_message_is_quoted_as_a_whole():
 def test_questions_and_courtesies_are_not_labels_of_exchanges():
     """`[Is there anything else]` once labelled an exchange about a voucher."""
     clauses = ["Is there anything else I can do for you today?", "Ah, even better then."]
-    thanks = ["Have a really wonderful trip!", "祝您和家人旅行愉快！"]
+    thanks = ["Have a really wonderful trip!", "祝您和家人旅行愉快！", "祝您和家人旅行愉快。"]
+    thanks += [
+        "很高兴今天能为您服务。",
+        "どうもありがとうございました。",
+        "도움이 되어 정말 기쁩니다.",
+    ]
     statement = "The lid is made of elm wood."
     assert rate_words([[*clauses, *thanks, statement]]).find_statement(0) == statement[:-1]
 
@@ -141,6 +146,11 @@ def test_a_label_begins_with_a_whole_word():
             "口コミサイトを見てみますね。",
             "口コミサイトを見てみると便利です。",
             "口コミサイトを見てみますね",
+        ),
+        (
+            "你有没有看过欧洲文艺复兴时期的哪些画家的作品",
+            "文艺复兴时期的一些画家的作品很好",
+            "你有没有看过欧洲文艺复兴时期的哪些画家的作品",
         ),
         ("나는 고등학교를 가르치고 싶어.", "중등학교를 가르치면 좋아.", "고등학교를 가르치고"),
     ],

@@ -20,6 +20,7 @@ from refold.summarizers.heuristic.lexicon import (
     find_conclusions,
     find_constraints,
     find_corrections,
+    find_leads,
     read_words,
 )
 from refold.text.plain import is_question
@@ -30,6 +31,8 @@ WORDS = read_words()
 
 BINDS = {
     "zh-Hans": [
+        "函数不超过50行。", "响应时间要控制在200ms以内。", "注释全部写中文。", "每次修改完再跑 mypy。", "严格按照设计稿来。", "文档放 docs/，别放别处。", "日志级别统一 INFO", "只需要改后端",
+        "不要担心性能，但不要改接口。", "别急着部署，先跑测试。", "请不要碰 CI 配置，好吗？",
         "预算不超过200元。", "回答用英文。",
         "提交前先跑一遍 lint。", "所有时间都用 UTC。", "每次改完都跑一下测试。", "删东西之前先问我。", "回答简短一点。",
         "以后每次改完都要跑测试", "请一直用中文回答", "绝不提交密钥", "一律用英文", "统一使用 UTC", "勿删除日志", "从现在起用 pnpm", "记住：用 pnpm",
@@ -44,6 +47,7 @@ BINDS = {
         "不可修改 tests/",
     ],
     "en": [
+        "Don't push yet, ok?", "Thanks, but don't touch it.",
         "Run lint before you commit.", "Use pnpm, not npm.", "No new dependencies.",
         "Remember: the port is 8081.", "Please remember that staging is read by others.",
         "From now on, use pnpm.", "Always answer in English.", "I prefer zoneinfo.", "Never push to main.", "You must run the tests first.", "Don't touch vendor/.",
@@ -52,12 +56,16 @@ BINDS = {
         "Keep the fallback note as it is.", "ok, keep it short.", "Leave the names of all columns as they are.", "The API has to stay compatible.", "no, the block should stay.", "Ask before you install anything.",
     ],
     "ja": [
+        "警告を無視しないようにして", "既存のテストが落ちないようにお願いします。", "`src/` 以外は触らないこと", "まだコードは書かないで、案だけ出して", "応答は500ms以内に収めて", "マージする前にレビューを依頼してください。",
+        "コメントは英語で書いてください。", "変数名は英語で書くこと", "npmは使わず、pnpmを使ってください。", "テストを書いてからコミットすること。", "絵文字はやめてください。",
         "今後コミットメッセージは日本語でお願いします。", "テストは消さないようにしてください。", "鍵はコミットしないようにお願いします。",
         "コメントは常に英語で書いて。", "`legacy/` は触らないで。", "今後コミットメッセージは英語で書いて。", "本番DBの変更は禁止です。", "この列は変更不可。", "名前は変えないでね。", "変更したら毎回ドキュメントも更新して。", "npmではなくpnpmを使って。", "時刻はすべてUTCで。", "回答は短くして。",
         "必ずテストを実行してください。", "main には絶対にプッシュしないでください。", "ファイルを削除しないで。", "今後は pnpm を使ってください。", "日本語で答えてください。", "テストを変更してはいけません。",
         "決して鍵をコミットしない。", "標準ライブラリのみ使用すること。",
     ],
     "ko": [
+        "바로 고치지 말고 먼저 물어봐.", "커밋하지 말고 diff만 보여줘", "로그에 개인정보를 남기지 않도록 해줘", "제목은 30자를 넘지 않게 해줘", "배포 전에 꼭 백업해줘", "주석은 영어로 작성해줘", "응답 시간은 200ms 이하로 유지해줘",
+        "기존 동작은 그대로 유지해줘", "걱정하지 말고 진행하되 테스트는 지우지 마.",
         "수정하지 말고 분석만 해줘.", "예산은 20만원을 넘으면 안 돼.", "수정할 때마다 테스트를 돌려줘.", "npm 말고 pnpm 써.", "새 의존성은 추가하지 말아줘.", "src/ 만 수정해.", "삭제하기 전에 꼭 물어봐.", "모든 시간은 UTC로 해줘.",
         "반드시 테스트를 실행하세요.", "절대 main에 푸시하지 마세요.", "파일을 삭제하지 마.", "앞으로는 pnpm을 사용해 주세요.", "한국어로 답해 주세요.", "항상 탭을 사용하세요.", "키를 커밋하면 안 됩니다.",
     ],
@@ -123,6 +131,8 @@ BINDS = {
 }  # fmt: skip
 BINDS_NOT = {
     "zh-Hans": [
+        "如果有机会，一定要来绿禾公园走一走。", "这家店必须尝尝", "有空一定要去外滩逛逛", "千万别错过夜景", "请不要客气", "不要担心", "能不能只改前端", "这些景点符合我的要求", "他们只能周末来", "必须的啊",
+        "别提了，累死了", "这两个别名有什么区别", "有别于上次的做法", "已经控制在2秒以内了", "这瓶酒不要了",
         "文件不超过 10 MB 时正常。", "预算已经超过了。", "她的回答用了英文。",
         "每次改完都报错", "每次提交都很慢", "提交前要等很久", "所有测试都走完了", "所有人都用过了", "回答很详细",
         "传输能不能一次多个文件", "这里可不可以接两个端口", "机器允不允许远程登录",
@@ -138,6 +148,7 @@ BINDS_NOT = {
         "不可驗證：很難判斷是否基於證據",
     ],
     "en": [
+        "Don't worry about it.", "Never hesitate to ask.", "You must visit the old town.",
         "No new errors.", "It fails after each change.", "Use A, not sure whether it works.", "I use it before I commit.",
         "## User scenarios *(mandatory)*", "why must it always be built anew", "And how do I avoid that warning.", "Must it be so?",
         "I remember that it crashed.", "I can't remember to whom it belongs.", "It remembers that port.",
@@ -149,14 +160,17 @@ BINDS_NOT = {
         "Keep going.", "I keep the notes here.", "Leave a comment as soon as it works.", "It needs to push the update.", "Tell me how you made this mistake.",
     ],
     "ja": [
+        "気にしないでください。", "心配しないで、大丈夫。", "必ず行ってみてください。", "必ず動くとは限りません。", "なぜ日本語で書くの", "英語で書いてある本です。", "駅前に来てください。", "目的はコストを削減すること。",
         "落ちないようにしてみた。", "テストを消さないようにしていたのに消えた。", "毎回エラーになります。", "確認しないまま進めた。", "READMEへの更新は不要です。", "露出は不要なので消した。", "時間が解決してくれる。", "今後の予定を教えて。", "不得意な分野です。", "顧客の要求は多い。", "決して悪くない。", "何も変わらないです。", "変更のたびに失敗する。", "常に失敗します。", "これはnpmではなくpnpmでした。", "テストはすべて成功です。",
         "必ずしもそうではない。", "絶対パスを教えてください。", "ログを見てください。", "昨日から動かない。", "テストが失敗しました。", "こんにちは。", "少ないですね。", "危ないでしょうか。", "常にエラーになる。", "以前は動いていた。",
     ],
     "ko": [
+        "걱정하지 마세요.", "놓치지 마세요.", "꼭 한번 가 보세요.", "왜 수정하지 말라고 했어", "변경 전에는 잘 됐어.",
         "그러지 말고 다시 해봐.", "10분을 넘으면 안 열려요.", "수정할 때마다 오류가 나.", "대상이 api key로만 변경되었음.", "꼭 그런 건 아니야.", "꼭 복잡하지 않아도 추천해.", "모든 테스트가 성공했어.",
         "절대 경로를 알려 주세요.", "항상 실패해요.", "로그를 봐 주세요.", "하지만 잘 됩니다.", "어제부터 안 돼요.", "안녕하세요.", "앞으로 이동하는 버튼을 추가해 주세요.", "마지막 파일을 열어 주세요.", "꼭대기에 있는 줄을 봐.",
     ],
     "es": [
+        "No te preocupes por eso.",
         "Falla después de cada commit.", "Nada de eso.", "Nada nuevo.", "Debe tener un error.", "No se toca bien la pantalla.",
         "Siempre en el mismo sitio.",
         "Siempre falla los lunes.", "Nunca funcionó.", "Hola, ¿cómo estás?", "Mira el registro de errores.", "Hay un error en el analizador.", "Solo tengo una pregunta.", "No sé por qué se cae.", "Debe ser la red.".replace("Debe ser", "Será"),
@@ -168,6 +182,7 @@ BINDS_NOT = {
         "¿Por qué no crea la tabla?", "No pude instalar el paquete.", "No es que falle, es lento.", "No eres tú.",
     ],
     "de": [
+        "Mach dir keine Sorgen.",
         "Nach jedem Commit stürzt es ab.", "Keine neuen Fehler.", "Es läuft nur lokal.", "Das war immer auf dem Server so.",
         "Das stürzt immer ab.", "Das hat nie funktioniert.", "Es geht immer noch nicht.", "Schau dir das Log an.", "Wir haben gestern gesprochen.", "Das Problem ist bekannt.", "Ich muss gleich los.", "Lieber Herr Müller, hier das Log.",
         "Das funktioniert nicht.", "Das ändert nichts am Ergebnis.", "Der Knopf erscheint nicht.", "Ich weiß nicht, warum es fehlschlägt.", "Sie gibt immer null zurück.",
@@ -179,6 +194,7 @@ BINDS_NOT = {
         "Habe nichts gefunden.", "Suche liefert nichts.", "Klappt nicht.", "Tabelle ist leer und zeigt keine Daten.",
     ],
     "fr": [
+        "N'hésitez pas à demander.",
         "Ça échoue après chaque commit.", "Pas de nouvelles.", "Il doit avoir un bug.", "Pas de nouvelles erreurs.",
         "Ça plante toujours.", "Ça ne marche pas.", "Regarde le journal.", "Il y a une erreur dans l'analyseur.", "Je ne sais pas pourquoi.", "Bonjour à tous.", "Toujours pas de réponse.", "Je n'ai jamais vu ça.",
         "Cela ne change pas le résultat.", "Le bouton n'apparaît pas.", "Je ne sais pas pourquoi ça échoue.", "Elle renvoie toujours null.", "Ce n'est pas ça.", "Je ne comprends pas.",
@@ -189,10 +205,12 @@ BINDS_NOT = {
         "Je n'ai pas pu installer le paquet.", "Sans cela ça plante.", "Évidemment, ça échoue.", "N'est-ce pas étrange ?",
     ],
     "ru": [
+        "Не волнуйся, обязательно приезжай.",
         "После коммита всё падает.", "Никаких проблем.", "Не случай ли это?", "Это не край.",
         "Он всегда падает.", "Это никогда не работало.", "Посмотри журнал.", "В парсере ошибка.", "Я не знаю почему.", "Привет, как дела.", "Вчера всё было хорошо.", "Он должен прийти завтра.",
     ],
     "pt": [
+        "Não se preocupe.",
         "Falha após cada commit.", "Nada de novo.", "Deve ter um erro.", "Sempre em produção.",
         "Sempre falha às segundas.", "Nunca funcionou.", "Olá, tudo bem.", "Veja o registro de erros.", "Há um erro no analisador.", "Só tenho uma pergunta.", "Não sei por que cai.",
         "Não funciona.", "Isso não altera o resultado.", "O botão não aparece na tela.", "Não sei por que falha.", "Ele sempre retorna nulo.", "Não precisa.", "Não entendi.",
@@ -342,7 +360,8 @@ def test_memories_of_list_items_include_the_line_that_introduces_the_list() -> N
     "Sorry, I gave you the wrong size.", "やっぱり日曜日にしてください", "黒ではなく白です", "아니다, 코나로요", "흰색 말고 검은색이요", "No, usa Go.", "Espera, mejor en Go.",
     "我不是这个意思。", "说错了，是 8081 端口。", "你理解錯了，我要的是清單。", "That's not what I asked for.", "違う、別のファイルのことだよ。", "間違えた、ポートは8081です。",
     "그게 아니라 목록을 원해.", "잘못 말했어, 포트는 8081이야.", "Eso no es lo que pedí.", "Perdón, quise decir el puerto 8081.", "Das habe ich nicht gemeint.",
-    "Sorry, ich meinte Port 8081.", "Ce n'est pas ce que j'ai demandé.", "Я не это имел в виду.", "Ошибся, порт 8081.", "Não foi isso que eu pedi.",
+    "还是改成周六吧", "还是用 Redis", "不是这样，要按时间排", "不是 8080，是 8081", "抱歉，我写错了，应该是 3306", "更正：预算是300", "我改主意了，用 MySQL", "換成 8 點", "やっぱり金曜にします", "やはり元に戻してください",
+    "訂正：3306です", "정정할게, 포트는 8081이야", "마음이 바뀌었어", "빨간색 말고 파란색으로", "Sorry, ich meinte Port 8081.", "Ce n'est pas ce que j'ai demandé.", "Я не это имел в виду.", "Ошибся, порт 8081.", "Não foi isso que eu pedi.",
     "Nein, nimm Go.", "Nimm stattdessen Go.", "Non, prends Go.", "Finalement, prends Go.", "Нет, лучше Go.", "Não, use Go.", "Use Go em vez disso.",
 ])  # fmt: skip
 def test_corrections_are_recognised(text: str) -> None:
@@ -351,7 +370,8 @@ def test_corrections_are_recognised(text: str) -> None:
 
 @pytest.mark.parametrize("text", [
     "等测试跑完", "不用 MongoDB", "这是不是对的", "No problem, go on.", "Wait for CI, then merge.", "What actually happened?", "Use Go instead of Rust.", "I won't forget it.",
-    "待ち時間は？", "これは白です", "아니었어요", "No sé.", "Esperamos.", "Nein", "Der Moment zählt.", "Non-stop", "Нетто", "Não sei.", "Sorry for the noise.",
+    "还是很好吃", "还是要谢谢你", "还是报错", "不是很清楚", "不是每次都会失败", "等等再说", "算了一下，一共300", "不用了谢谢", "吃饭的地方不用愁了", "不用担心了",
+    "やっぱり京都はいいですね", "やはり動きません", "いやあ、助かりました", "待っていました", "고치지 말고 먼저 물어봐", "아니 정말 대단하네요", "말고기 요리", "待ち時間は？", "これは白です", "아니었어요", "No sé.", "Esperamos.", "Nein", "Der Moment zählt.", "Non-stop", "Нетто", "Não sei.", "Sorry for the noise.",
 ])  # fmt: skip
 def test_ordinary_sentences_are_not_corrections(text: str) -> None:
     assert list(find_corrections(text)) == []
@@ -648,6 +668,16 @@ def test_guesses_questions_and_offers_are_not_conclusions_in_any_language(langua
     assert [text for text in texts if list(find_conclusions(text, final=True))] == []
 
 
+ASKS = [
+    "能不能改", "可不可以先看看日志。", "这样写行不行", "你们几点关门", "现在是不是太晚了", "为什么会报错", "请问怎么退款", "谁来审核", "多久能到", "是否需要重启", "真的吗？！", "你觉得呢",
+    "どうすればいい", "なぜ失敗する", "どこで設定する", "いつから使える", "何が原因", "これでいいのかな", "어떻게 하면 될까", "왜 안 되지", "어디서 고쳐야 해", "얼마나 걸려", "이게 되나",
+]  # fmt: skip
+ASKS_NOT = [
+    "不能改", "怎么改都行", "什么都不用改", "我知道怎么改了", "看看是不是缓存的问题", "没有什么问题", "怎么说呢，还行", "如何使用：见下文", "那就用 Redis 吧", "推荐您去这里呢", "有没有缓存结果都一样",
+    "なぜか動いた", "どこも壊れていない", "誰でも使える", "なぜ失敗するか調べて", "いつの間にか直った", "어떻게든 해볼게", "언제나 실패해", "누군가 고쳤어", "왜 실패하는지 확인해줘", "느리니까",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "is_asked"),
     [
@@ -658,6 +688,8 @@ def test_guesses_questions_and_offers_are_not_conclusions_in_any_language(langua
         ("`row_cache` 已经删掉了。", False),
         ("`row_cache`를 삭제할까요", True),
         ("`row_cache`를 삭제했습니다.", False),
+        *((text, True) for text in ASKS),
+        *((text, False) for text in ASKS_NOT),
     ],
 )
 def test_a_question_is_recognised_without_a_question_mark(text: str, is_asked: bool) -> None:
@@ -728,3 +760,11 @@ Always answer in English."""
         "Do not rename `rate`.",
         "Always answer in English.",
     ]
+
+
+@pytest.mark.parametrize("head", ["No. | Item", "Item | No.", "Item | Order No", "序号 No. | 名称"])
+def test_the_column_of_numbers_of_a_table_negates_no_row(head):
+    """`Item | No: 1 | oak` once was each row."""
+    rows = [f"| {head} |", "|---|---|", "| 1 | oak |"]
+    assert find_leads(rows) == {}
+    assert find_leads(["| Never | Item |", *rows[1:]]) == {2: "Never | Item: "}

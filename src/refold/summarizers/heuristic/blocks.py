@@ -17,6 +17,7 @@ from refold.summarizers.heuristic.answers import find_retraction
 from refold.summarizers.heuristic.calls import EXIT_PLAN_TOOL, CallEffect, is_look
 from refold.summarizers.heuristic.lexicon import (
     MAX_SENTENCE,
+    WISHING,
     Statement,
     cut_words,
     find_leads,
@@ -453,7 +454,6 @@ def _count_words(line: str) -> int:
 # --- topics of exchanges --------------------------------------------------------------------------
 # The topic of an exchange, by the words that are rare in the conversation.
 
-
 LONGEST = 96
 """Maximum bytes of a label, about 32 characters in a script without spaces."""
 SHORTEST = 18  # bytes of a statement that names something, six letters of such a script
@@ -462,7 +462,6 @@ RARE = 0.8
 """A word is rare if fewer than n^(1 - RARE) clauses have it. n is the number of different words."""
 SHARED = 1.5
 """Bonus of each word that messages share: a longer name beats a rare pair of letters."""
-LONGEST_CLAUSE = 48  # bytes up to which a label without spaces grows to its whole clause
 
 
 class Rarity:
@@ -499,26 +498,27 @@ class Rarity:
     def find_label(self, at: int) -> str:
         """Return the stretch of the message *at* a position that is rarest in the conversation, of
         those that the two messages before or behind it have, too; else of its words; empty if none
-        is rare. In a script without spaces only shared stretches count, completed to clauses."""
+        is rare, or for a courtesy. Without spaces only shared stretches count, made clauses."""
         text = "\n".join(self._turns[at]).replace("\n ", " ")  # a blank begins what goes on
-        spans = [*iter_spans(text)]
-        stretches = [*iter_stretches(spans)]
+        stretches = [*iter_stretches(spans := [*iter_spans(text)])]
         before, behind = self._stretches[max(0, at - 2) : at], self._stretches[at + 1 : at + 3]
         near = set[str]().union(*before, *behind)
         shared = {own for own, stretch in stretches if stretch in near}
         words = {own for own, stretch in stretches if stretch == spans[own][2]}
         label = self._find_rarest(text, spans, shared, SHARED)
-        return label or self._find_rarest(text, spans, words, 0.0)
+        label = label or self._find_rarest(text, spans, words, 0.0)
+        return "" if WISHING.is_in(label) else label
 
     def find_statement(self, at: int) -> str:
         """Return the first clause of the answer *at* a position that states something and fits a
-        label; empty if there is none. It is no question or exclamation, continues no clause, has
-        several different words and no digits, and is said once, unlike courtesies."""
+        label; empty if there is none. It is no question, exclamation or courtesy, continues no
+        clause, has several different words and no digits, and is said once."""
         for clause in self._turns[at]:
             is_long = clause[:1] != " " and SHORTEST <= count_bytes(clause) <= LONGEST
             is_telling = is_long and len({*terms(clause)}) >= MIN_STATEMENT_WORDS
             is_telling &= not (clause.endswith(("!", "！")) or is_question(clause))
-            if is_telling and self._clauses[clause] == 1 and not any(map(str.isdigit, clause)):
+            is_telling &= self._clauses[clause] == 1 and not any(map(str.isdigit, clause))
+            if is_telling and not WISHING.is_in(clause):
                 return clause.rstrip("。；，.;,")
         return ""
 
@@ -544,7 +544,7 @@ class Rarity:
             begin -= 1
         while text[end : end + 1].isalnum():
             end += 1
-        if count_bytes(text[begin:end]) <= LONGEST_CLAUSE:
+        if count_bytes(text[begin:end]) <= LONGEST:
             start, stop = begin, end
         stop += "(" in text[start:stop] and text[stop : stop + 1] == ")"
         return cut_words(text[start:stop].strip(), LONGEST)

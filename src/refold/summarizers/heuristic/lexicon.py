@@ -127,6 +127,8 @@ CHANGING = WordPattern(("changes",))
 """Words that report changes."""
 PREFERRING = WordPattern(("prefers",))
 """Words of preferences."""
+WISHING = WordPattern(("wishes",))
+"""Words of courtesies and invitations."""
 
 
 # --- sentences that bind or conclude --------------------------------------------------------------
@@ -155,17 +157,23 @@ _ENTITY = re.compile(
 _QUOTATION = re.compile(r"\"[^\"]{20,}+\"?")
 """A quotation of another text."""
 _STRESS = re.compile(r"\*\*|__")
+_NO_CELL = re.compile(r"(?i)\bno\.? ?(?![^|])")
+"""The end of a cell of a table's header that heads numbers: `No.`, `Order No`."""
 _GOES_ON = re.compile(r"[；;]\Z|(?:^|[\s:：])\d{1,2}\.\Z")
 """The end of a piece of a list within one line: a semicolon, or the next number."""
 _COMMENT = re.compile(r"\s{0,40}(?://|/\*|\*/|<!--|#(?:!|\s{0,8}(?:TODO|FIXME|NOTE)\b))")
 _NO_RULE = re.compile(
     r"(?i)\A(?:and |but |so )?(?:why|how|who|where)\b(?! (?:you|we)\b)[^:：]*+\Z"
-    r"|\A(?:那|可是|但)?(?:为什么|為什麼|为何|為何|怎么|怎麼)[^:：]*+\Z|[吗嗎么麼?？][。！!]?\Z"
+    r""
     r"|(?:error|exception|failed): |\A\s{0,40}\d{1,6}:\d{1,6}\s"
     r"|\A(?:(?:that|this|it|you|he|she|they) )?must(?: have been|['’]ve) |(?<!言い|いし)(?:ました|でした)[。！…]*\Z"
 )
 """A question, often without its mark; an error that a program reports; a guess about the past, and
 the past tense in Japanese."""
+_TAG = re.compile(
+    r"(?i)[,，、] ?(?:[好行][吗嗎]|可以[吗嗎]|[好行]不[好行]|ok(?:ay)?|all ?right|please|いいですか|いいですね|알겠(?:죠|지))[?？]*\Z"
+)
+"""The end of a demand that is put as a question."""
 _DATA = re.compile(r"\s{0,40}(?:(?:[\w ]{1,30}: ?)?[\[{]{1,9}\s?\"|\"[\w.$-]{1,40}\" ?:)")
 """The beginning of a line of JSON, after a label or alone, or of a member of an object."""
 _OPTION = re.compile(
@@ -223,16 +231,17 @@ class _Head(NamedTuple):
 
 
 def _read_head(row: Row) -> _Head:
-    *_, last = ("", *split_line(_STRESS.sub("", row.text)))
+    text, is_table = _STRESS.sub("", row.text), row.kind == "columns"
+    *_, last = ("", text) if is_table else ("", *split_line(text))
     words = one_line(last.rstrip(":：.。 "), MAX_SENTENCE)
     is_wide = east_asian_width(words[-1:] or " ") in "WF"
-    is_turning = REVERSING_OR_BINDING.is_in(
-        words
-    )  # includes all words that the next lines look for
+    turning = _NO_CELL.sub("", words) if is_table else words
+    # Includes all words that the next lines look for.
+    is_turning = REVERSING_OR_BINDING.is_in(turning)
     is_bare = is_turning and BINDING.is_closing(words)
     is_binding = is_bare or (is_turning and row.is_open and BINDING.is_opening(words))
-    if row.kind == "columns":  # a column of required values binds nobody
-        is_binding = is_binding and NEGATING.is_in(words)
+    if is_table:  # a column of required values binds nobody
+        is_binding = is_binding and NEGATING.is_in(turning)
     if row.depth == TOP:  # a title may have binding words without being a rule
         is_turning = is_turning and NEGATING.is_in(words)
     return _Head(words + ("：" if is_wide else ": "), is_turning, is_binding, is_bare)
@@ -351,7 +360,10 @@ def _is_rule(statement: Statement) -> bool:
         return False
     if size < MIN_SENTENCE:
         return False
-    return statement.is_led or (is_binding(own) and not _NO_RULE.search(own))
+    asked = _TAG.sub("", own)  # `Don't push, ok?` demands
+    return statement.is_led or (
+        is_binding(own) and not (is_question(asked) or _NO_RULE.search(asked))
+    )
 
 
 _QUOTED_CODE = re.compile(r"`([^`\n]{1,80})`")
@@ -380,14 +392,20 @@ def find_corrections(text: str, topics: AbstractSet[str] | None = None) -> Itera
 
 
 def is_binding(text: str) -> bool:
-    """Return whether a text has words of a standing rule."""
+    """Return whether a text has words of a standing rule, besides those of courtesies."""
     return _is_in_binding(text[: 2 * MAX_SENTENCE])
 
 
 @lru_cache(maxsize=10_000)
 def _is_in_binding(text: str) -> bool:
     """Cache the result, because each summary reads the sentences of all requests several times."""
-    return BINDING.is_in(text)
+    if not BINDING.is_in(text):
+        return False
+    text = text.lower()
+    wishes = WISHING.find_all(text)
+    for wish in wishes:
+        text = text.replace(wish, "")
+    return not wishes or BINDING.is_in(text)
 
 
 def _iter_prose(text: str) -> Iterator[Statement]:
