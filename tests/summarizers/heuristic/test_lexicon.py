@@ -768,3 +768,29 @@ def test_the_column_of_numbers_of_a_table_negates_no_row(head):
     rows = [f"| {head} |", "|---|---|", "| 1 | oak |"]
     assert find_leads(rows) == {}
     assert find_leads(["| Never | Item |", *rows[1:]]) == {2: "Never | Item: "}
+
+
+DOCUMENT = "\n# Policy\n\n1. Passwords must be long.\n2. Never share them.\n不要共享。\n"
+
+
+@pytest.mark.parametrize("head", [
+    "把下面的公司政策翻译成英文：", "请总结这篇文章：", "潤色以下段落：", "Translate the following into French:", "Please summarize this README:", "以下の文章を英語に翻訳してください：",
+    "다음 글을 요약해줘:", "Übersetze den folgenden Text:", "Résume ce texte :", "Переведите этот текст:", "Traduza o seguinte:", "Traduce esto:",
+])  # fmt: skip
+def test_a_text_to_translate_or_sum_up_states_no_rules_of_the_person(head):
+    """`Never share them.` of a policy was a rule for the rest of the talk."""
+    assert list(find_constraints(f"Never push. {head}\n{DOCUMENT}")) == ["Never push."]
+
+
+@pytest.mark.parametrize("head", [
+    "总结一下规则：", "按下面的规则翻译：", "请遵守以下要求：", "Translate this by these rules:", "Follow this policy:", "Implement the following spec:", "次の条件で翻訳してください：",
+])  # fmt: skip
+def test_a_document_to_follow_states_rules(head):
+    assert len(list(find_constraints(f"{head}\n{DOCUMENT}"))) == 3
+
+
+@pytest.mark.parametrize("text", [
+    "接下来还剩 `refunds.py` 没有改。", "接下來還有 `refunds.py` 沒改。", "次は `logout` の実装が残っています。",
+])  # fmt: skip
+def test_what_remains_to_do_is_no_announcement(text):
+    assert not ANNOUNCING.is_in(text)

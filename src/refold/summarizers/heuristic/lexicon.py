@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from heapq import nlargest
-from itertools import chain, compress, dropwhile, islice, zip_longest
+from itertools import chain, compress, dropwhile, islice, takewhile, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import east_asian_width
@@ -129,6 +129,8 @@ PREFERRING = WordPattern(("prefers",))
 """Words of preferences."""
 WISHING = WordPattern(("wishes",))
 """Words of courtesies and invitations."""
+TREATING = WordPattern(("treats",))
+"""Words that ask to translate or sum up the text below them."""
 
 
 # --- sentences that bind or conclude --------------------------------------------------------------
@@ -318,10 +320,11 @@ def _begins_list(sentence: str) -> bool:
 def find_constraints(text: str) -> Iterator[str]:
     """Yield the sentences of a user's text that state a standing rule, with what introduces them:
     `Do NOT: touch the database`. A rule that introduces other lines comes with those that are not
-    rules themselves, and is left out if all are. Pasted text states no rules."""
+    rules themselves, and is left out if all are. Pasted text states none, nor one to translate."""
     place, typed = split_marker(text)
-    statements = [*iter_statements(read_typed(_without_hunks(typed)), is_rule=True)]
-    rules, listed = [*map(_is_rule, statements)], dict[int, list[str]]()
+    spoken = iter_statements(read_typed(_without_hunks(typed)), is_rule=True)
+    own = takewhile(lambda row: not (has_colon(row.text) and TREATING.is_in(row.text)), spoken)
+    rules, listed = [*map(_is_rule, statements := [*own])], dict[int, list[str]]()
     for statement, is_rule in zip(statements, rules, strict=True):
         if statement.above and not is_rule:
             words = "" if statement.kind == "code" else statement.text
@@ -356,9 +359,8 @@ def _without_hunks(text: str) -> str:
 
 def _is_rule(statement: Statement) -> bool:
     own, size = statement.text, count_bytes(statement.words)
-    if statement.is_head or statement.kind in ("code", "columns") or _DATA.match(statement.line):
-        return False
-    if size < MIN_SENTENCE:
+    is_data = statement.kind in ("code", "columns") or _DATA.match(statement.line)
+    if statement.is_head or size < MIN_SENTENCE or is_data:
         return False
     asked = _TAG.sub("", own)  # `Don't push, ok?` demands
     return statement.is_led or (
