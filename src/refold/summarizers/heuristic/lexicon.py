@@ -166,7 +166,6 @@ _GOES_ON = re.compile(r"[；;]\Z|(?:^|[\s:：])\d{1,2}\.\Z")
 _COMMENT = re.compile(r"\s{0,40}(?://|/\*|\*/|<!--|#(?:!|\s{0,8}(?:TODO|FIXME|NOTE)\b))")
 _NO_RULE = re.compile(
     r"(?i)\A(?:and |but |so )?(?:why|how|who|where)\b(?! (?:you|we)\b)[^:：]*+\Z"
-    r""
     r"|(?:error|exception|failed): |\A\s{0,40}\d{1,6}:\d{1,6}\s"
     r"|\A(?:(?:that|this|it|you|he|she|they) )?must(?: have been|['’]ve) |(?<!言い|いし)(?:ました|でした)[。！…]*\Z"
 )
@@ -403,8 +402,7 @@ def _is_in_binding(text: str) -> bool:
     """Cache the result, because each summary reads the sentences of all requests several times."""
     if not BINDING.is_in(text):
         return False
-    text = text.lower()
-    wishes = WISHING.find_all(text)
+    text, wishes = text.lower(), WISHING.find_all(text)
     for wish in wishes:
         text = text.replace(wish, "")
     return not wishes or BINDING.is_in(text)
