@@ -201,7 +201,8 @@ def drop_lone_string(words: Sequence[Token]) -> Sequence[Token]:
 
 def without_heredocs(command: str) -> str:
     """Return a command without heredoc bodies, with PowerShell's `cd` commands spelled `cd`."""
-    return _ENTERS.sub("cd", "\n".join(line for line, _ in split_heredocs(command)))
+    lines = (line for line, _ in split_heredocs(command))
+    return _ENTERS.sub("cd", "\n".join(lines) if "<<" in command else command)
 
 
 def iter_written(
