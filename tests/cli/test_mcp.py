@@ -54,7 +54,7 @@ def test_an_agent_searches_unfolds_and_previews(file) -> None:
     after = json.loads(preview.content[0].text)["tokens"]["after"]
     assert after <= 1.05 * 4_000, "a long latest exchange leaves the summary a twentieth"
     assert wrong.is_error and "zz" in wrong.content[0].text
-    assert impossible.is_error and "null byte" in impossible.content[0].text
+    assert impossible.is_error and "embedded null" in impossible.content[0].text
     assert sorted(path.name for path in file.parent.iterdir()) == before
 
 

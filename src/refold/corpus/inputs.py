@@ -27,7 +27,7 @@ from refold.codecs.json_text import dump
 from refold.errors import FormatError, RefoldError, install_hint
 from refold.session_files import FIELDS, Format, Session, has_session, read_value
 from refold.session_files.plain import BODY_KEYS
-from refold.session_files.source import BOM, GZIP, ZSTD, load_zstd, open_zstd, record_id
+from refold.session_files.source import BOM, GZIP, ZSTD, load_zstd, open_gzip, open_zstd, record_id
 from refold.session_files.trajectories import TURNS, is_event
 from refold.text.json_values import JsonObject, object_at, objects_at, parse_or_none, text_at
 
@@ -258,7 +258,7 @@ def read_chunks(path: Path) -> Iterator[Chunk]:
 
 def _open_stream(file: BufferedReader, magic: bytes, path: Path) -> BinaryIO:
     if magic.startswith(GZIP):
-        return BufferedReader(gzip.GzipFile(fileobj=file))
+        return open_gzip(file)
     return open_zstd(file, str(path)) if magic == ZSTD else file
 
 

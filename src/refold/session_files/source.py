@@ -186,6 +186,11 @@ def open_zstd(stream: BinaryIO, name: str) -> BinaryIO:
     return BufferedReader(_open_zstd(load_zstd(name), stream))
 
 
+def open_gzip(stream: BinaryIO) -> BinaryIO:
+    """Return a stream of the decompressed data."""
+    return BufferedReader(_Pieces(gzip.GzipFile(fileobj=stream)))
+
+
 def load_zstd(name: str, modules: Sequence[str] = ZSTD_MODULES) -> Any:
     """Return the first installed module of *modules*. Raises `FormatError` for the file *name*."""
     for module in modules:
@@ -199,7 +204,23 @@ def load_zstd(name: str, modules: Sequence[str] = ZSTD_MODULES) -> Any:
 
 def _open_zstd(zstd: Any, stream: BinaryIO) -> Any:
     """Open a stream of the decompressed data of all frames. The two modules have different APIs."""
-    return zstd.ZstdFile(stream) if hasattr(zstd, "ZstdFile") else _Frames(zstd, stream)
+    return _Pieces(zstd.ZstdFile(stream)) if hasattr(zstd, "ZstdFile") else _Frames(zstd, stream)
+
+
+class _Pieces(RawIOBase):
+    """Data of a buffered *stream*, to be buffered again up to where it is cut off: there its own
+    `readinto` raises EOFError without the data that it has read."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read1(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class _Frames(RawIOBase):
