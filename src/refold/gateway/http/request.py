@@ -6,17 +6,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import suppress
 from itertools import chain
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 from urllib.parse import quote, unquote
-
-from msgspec import Struct
-from msgspec.json import Decoder
 
 from refold.gateway.exchange import HTTPException, RawHeaders, RequestHead, is_token_count
 from refold.gateway.settings import Limits, Upstream
 from refold.gateway.tenants import is_key
 from refold.text.json_values import object_at, parse_or_none
 from refold.tokens.model_table import LONGEST_NAME
+
+try:
+    from msgspec.json import Decoder
+except ImportError:  # without the extra `gateway` nothing is received
+    Decoder = None  # type: ignore[assignment, misc]
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
@@ -234,8 +236,7 @@ _VERBS = (
     "countTokens|computeTokens|embedContent|batchEmbedContents|asyncBatchEmbedContent|"
     "predict|predictLongRunning|rawPredict|streamRawPredict|serverStreamingPredict"
 )
-"""Google's methods, which end a path after a colon. Model names may contain colons, too:
-`ft:gpt-4o:acme`."""
+"""Google's methods, which end a path after a colon. Models may have one, too: `ft:gpt-4o:acme`."""
 _MODEL_PREFIXES = ("/models/", "/tunedModels/", "/endpoints/")
 _MODEL_PATH_MARKERS = ("/models/", "/model/", "/tunedModels/", "/endpoints/", "/deployments/")
 """Only paths that contain one of these name a model."""
@@ -245,9 +246,7 @@ _BEDROCK = re.compile(
     r"/model/([^/]+)/(?:converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$"
 )
 _MODELS_PATH = re.compile(r"/models/(.+)$")
-_PATH_SUFFIXES = re.compile(
-    r"/v1/.*|/(?:chat/completions|completions|responses|messages|embeddings)/?$"
-)
+_PATH_SUFFIXES = re.compile(r"/v1/.*|/(?:(?:chat/)?completions|responses|messages|embeddings)/?$")
 """Path endings that may follow a model name."""
 
 
@@ -278,11 +277,11 @@ _MAX_PARSED_BYTES = 1024 * 1024
 """Maximum size of a body to be parsed if it is no strict JSON."""
 
 
-class _NamedModel(Struct):
-    model: Any = None
+class _NamedModel(TypedDict, total=False):
+    model: Any
 
 
-_decoder = Decoder(_NamedModel)
+_decoder = None if Decoder is None else Decoder(_NamedModel)
 
 
 def read_model_field(text: bytes | None) -> Mapping[str, Any]:
@@ -291,7 +290,8 @@ def read_model_field(text: bytes | None) -> Mapping[str, Any]:
     text = (text or b"").removeprefix(b"\xef\xbb\xbf")
     for spell in (bytes, _replace_surrogates):
         with suppress(ValueError, RecursionError):
-            return {"model": _decoder.decode(spell(text)).model}
+            if _decoder is not None:
+                return _decoder.decode(spell(text))
     return object_at(parse_or_none(text)) if len(text) <= _MAX_PARSED_BYTES else {}
 
 
