@@ -116,3 +116,20 @@ def test_an_upstream_that_is_the_gateway_itself_is_misuse(host: str):
     run = refold(*command)
     assert run.code == 2 and "is this gateway itself" in run.err
     assert refold(*command, "--port", "8485").code == 0
+
+
+@pytest.mark.parametrize("options", [
+    ("http://localhost/v1", "--port", "80"), ("http://0.0.0.0:8484/v1",), ("http://[::]:8484/v1",),
+    ("http://10.0.0.5:8484/v1", "--host", "10.0.0.5"), ("http://127.0.0.1:8484/v1", "--host", "0.0.0.0"),
+])  # fmt: skip
+def test_another_address_of_the_gateway_itself_is_misuse(options: tuple[str, ...], monkeypatch):
+    monkeypatch.setenv("REFOLD_ADMIN_TOKEN", "x" * 16)
+    run = refold("serve", "--check", "--upstream", *options)
+    assert run.code == 2 and "is this gateway itself" in run.err
+
+
+def test_an_upstream_may_have_the_port_of_a_gateway_that_serves_elsewhere(monkeypatch):
+    """A proxy on 127.0.0.1:4000 was refused behind a gateway on another address with that port."""
+    monkeypatch.setenv("REFOLD_ADMIN_TOKEN", "x" * 16)
+    options = ("--host", "10.0.0.5", "--port", "4000", "--upstream", "http://127.0.0.1:4000/v1")
+    assert refold("serve", "--check", *options).code == 0

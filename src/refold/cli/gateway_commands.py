@@ -232,10 +232,16 @@ def _load_config(path: str | None, options: Record) -> "Config":
         config = replace(config, files=is_loopback(config.host) and not is_shared)
     for upstream in config.upstreams:
         address = urlsplit(upstream.url)
-        is_here = is_loopback(address.hostname or "") and address.port == config.port
-        if is_here and not upstream.proxy:
+        hosts = {config.host, address.hostname or ""}
+        is_here = len(hosts) == 1 or all(map(_is_own_host, hosts))
+        port = address.port or (443 if address.scheme == "https" else 80)
+        if is_here and port == config.port and not upstream.proxy:
             raise ValueError(f"the upstream {upstream.name} is this gateway itself: {upstream.url}")
     return config
+
+
+def _is_own_host(host: str) -> bool:
+    return is_loopback(host) or host in ("0.0.0.0", "::")  # noqa: S104
 
 
 # --- refold prune ---------------------------------------------------------------------------------
