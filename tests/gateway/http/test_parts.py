@@ -327,11 +327,14 @@ def test_c9_the_event_loop_runs_while_a_large_response_is_decoded() -> None:
 
 
 def test_c9_a_request_body_is_decompressed_off_the_event_loop() -> None:
+    body = bytes(20_000_000)  # so large that no thread is done before its caller looks
+
     async def run() -> None:
-        unpacking = asyncio.create_task(DecodingThreads().decode(gzip.compress(b"{}"), "gzip", 10))
+        decoding = DecodingThreads().decode(gzip.compress(body), "gzip", len(body))
+        unpacking = asyncio.create_task(decoding)
         await asyncio.sleep(0)
         assert not unpacking.done(), "else all of it was done in one turn of the loop"
-        assert await unpacking == b"{}"
+        assert await unpacking == body
 
     asyncio.run(run())
 
