@@ -31,6 +31,7 @@ WORDS = read_words()
 
 BINDS = {
     "zh-Hans": [
+        "别提交代码", "别提交到 main", "别说谎，查不到就直说", "别有重复代码", "别出现硬编码", "别离开这个目录", "别看 node_modules", "别处理 legacy 目录", "我只用 pnpm", "我们只能用 Python 3.8", "不要着急提交", "一定要先看看日志再改", "必须试试所有浏览器", "一定要去掉调试代码，跑一趟 CI", "保持联系方式字段不变", "保持健康检查接口不变", "必须体验一致", "不要难过滤", "别用 any 行不行", "能不能不要改接口", "有没有测试都不要合并",
         "函数不超过50行。", "响应时间要控制在200ms以内。", "注释全部写中文。", "每次修改完再跑 mypy。", "严格按照设计稿来。", "文档放 docs/，别放别处。", "日志级别统一 INFO", "只需要改后端",
         "不要担心性能，但不要改接口。", "别急着部署，先跑测试。", "请不要碰 CI 配置，好吗？",
         "预算不超过200元。", "回答用英文。",
@@ -47,6 +48,7 @@ BINDS = {
         "不可修改 tests/",
     ],
     "en": [
+        "You must visit each page and record its status", "Make sure to visit all links", "You must taste-test every theme", "Never give up on retries before 5 attempts", "Don't panic on bad input, return an error", "Never panic; return Result", "Do not miss it: run the linter",
         "Don't push yet, ok?", "Thanks, but don't touch it.",
         "Run lint before you commit.", "Use pnpm, not npm.", "No new dependencies.",
         "Remember: the port is 8081.", "Please remember that staging is read by others.",
@@ -56,6 +58,7 @@ BINDS = {
         "Keep the fallback note as it is.", "ok, keep it short.", "Leave the names of all columns as they are.", "The API has to stay compatible.", "no, the block should stay.", "Ask before you install anything.",
     ],
     "ja": [
+        "誰にも共有しないでください", "何が起きても本番は変更しないで", "変更しないでもらえますか", "変更しないでほしいかな",
         "警告を無視しないようにして", "既存のテストが落ちないようにお願いします。", "`src/` 以外は触らないこと", "まだコードは書かないで、案だけ出して", "応答は500ms以内に収めて", "マージする前にレビューを依頼してください。",
         "コメントは英語で書いてください。", "変数名は英語で書くこと", "npmは使わず、pnpmを使ってください。", "テストを書いてからコミットすること。", "絵文字はやめてください。",
         "今後コミットメッセージは日本語でお願いします。", "テストは消さないようにしてください。", "鍵はコミットしないようにお願いします。",
@@ -110,6 +113,7 @@ BINDS = {
         "Ne refactorise rien d'autre.", "Surtout, ne supprime pas la base.", "Il ne faut pas modifier l'API.", "Ne traduis pas les noms.",
     ],
     "ru": [
+        "Обязательно попробуй запустить тесты",
         "Перед коммитом запускай линтер.", "Используй pnpm, а не npm.", "Не переименовывай поля API.", "Никаких новых зависимостей.",
         "Меняй только src/.", "Комментарии всегда на английском.", "Спрашивай меня перед удалением.",
         "Никогда не пушь в main.", "Не трогай тесты.", "С этого момента используй pnpm.", "Отвечай всегда на русском.", "Нельзя удалять данные.", "Обязательно запусти тесты.", "Я предпочитаю zoneinfo.",
@@ -131,6 +135,7 @@ BINDS = {
 }  # fmt: skip
 BINDS_NOT = {
     "zh-Hans": [
+        "别墅多少钱", "别名怎么用", "别处也有", "别有风味", "别是缓存的问题吧", "他们只能周末来", "千万不要着急", "一定要去长城看看吧", "保持健康",
         "如果有机会，一定要来绿禾公园走一走。", "这家店必须尝尝", "有空一定要去外滩逛逛", "千万别错过夜景", "请不要客气", "不要担心", "能不能只改前端", "这些景点符合我的要求", "他们只能周末来", "必须的啊",
         "别提了，累死了", "这两个别名有什么区别", "有别于上次的做法", "已经控制在2秒以内了", "这瓶酒不要了",
         "文件不超过 10 MB 时正常。", "预算已经超过了。", "她的回答用了英文。",
@@ -160,6 +165,7 @@ BINDS_NOT = {
         "Keep going.", "I keep the notes here.", "Leave a comment as soon as it works.", "It needs to push the update.", "Tell me how you made this mistake.",
     ],
     "ja": [
+        "重要なのはテストすること", "今日やることは掃除をすること", "昔から変わらないこと", "分からないこと",
         "気にしないでください。", "心配しないで、大丈夫。", "必ず行ってみてください。", "必ず動くとは限りません。", "なぜ日本語で書くの", "英語で書いてある本です。", "駅前に来てください。", "目的はコストを削減すること。",
         "落ちないようにしてみた。", "テストを消さないようにしていたのに消えた。", "毎回エラーになります。", "確認しないまま進めた。", "READMEへの更新は不要です。", "露出は不要なので消した。", "時間が解決してくれる。", "今後の予定を教えて。", "不得意な分野です。", "顧客の要求は多い。", "決して悪くない。", "何も変わらないです。", "変更のたびに失敗する。", "常に失敗します。", "これはnpmではなくpnpmでした。", "テストはすべて成功です。",
         "必ずしもそうではない。", "絶対パスを教えてください。", "ログを見てください。", "昨日から動かない。", "テストが失敗しました。", "こんにちは。", "少ないですね。", "危ないでしょうか。", "常にエラーになる。", "以前は動いていた。",
@@ -360,7 +366,7 @@ def test_memories_of_list_items_include_the_line_that_introduces_the_list() -> N
     "Sorry, I gave you the wrong size.", "やっぱり日曜日にしてください", "黒ではなく白です", "아니다, 코나로요", "흰색 말고 검은색이요", "No, usa Go.", "Espera, mejor en Go.",
     "我不是这个意思。", "说错了，是 8081 端口。", "你理解錯了，我要的是清單。", "That's not what I asked for.", "違う、別のファイルのことだよ。", "間違えた、ポートは8081です。",
     "그게 아니라 목록을 원해.", "잘못 말했어, 포트는 8081이야.", "Eso no es lo que pedí.", "Perdón, quise decir el puerto 8081.", "Das habe ich nicht gemeint.",
-    "还是改成周六吧", "还是用 Redis", "不是这样，要按时间排", "不是 8080，是 8081", "抱歉，我写错了，应该是 3306", "更正：预算是300", "我改主意了，用 MySQL", "換成 8 點", "やっぱり金曜にします", "やはり元に戻してください",
+    "还是改成周六吧", "还是先不做了", "やっぱりGoで", "やっぱり金曜日がいい", "やっぱりやめます", "やっぱりPostgreSQLを使おう", "やっぱりキャンセルで", "이거 말고", "还是用 Redis", "不是这样，要按时间排", "不是 8080，是 8081", "抱歉，我写错了，应该是 3306", "更正：预算是300", "我改主意了，用 MySQL", "換成 8 點", "やっぱり金曜にします", "やはり元に戻してください",
     "訂正：3306です", "정정할게, 포트는 8081이야", "마음이 바뀌었어", "빨간색 말고 파란색으로", "Sorry, ich meinte Port 8081.", "Ce n'est pas ce que j'ai demandé.", "Я не это имел в виду.", "Ошибся, порт 8081.", "Não foi isso que eu pedi.",
     "Nein, nimm Go.", "Nimm stattdessen Go.", "Non, prends Go.", "Finalement, prends Go.", "Нет, лучше Go.", "Não, use Go.", "Use Go em vez disso.",
 ])  # fmt: skip
@@ -370,7 +376,7 @@ def test_corrections_are_recognised(text: str) -> None:
 
 @pytest.mark.parametrize("text", [
     "等测试跑完", "不用 MongoDB", "这是不是对的", "No problem, go on.", "Wait for CI, then merge.", "What actually happened?", "Use Go instead of Rust.", "I won't forget it.",
-    "还是很好吃", "还是要谢谢你", "还是报错", "不是很清楚", "不是每次都会失败", "等等再说", "算了一下，一共300", "不用了谢谢", "吃饭的地方不用愁了", "不用担心了",
+    "还是很好吃", "还是用不了", "还是改不了", "还是用起来很慢", "还是先谢谢你", "更正式一点", "换成人民币是多少", "我的意思是不是很清楚", "やっぱりエラーが出て、進めません", "정정당당하게", "还是要谢谢你", "还是报错", "不是很清楚", "不是每次都会失败", "等等再说", "算了一下，一共300", "不用了谢谢", "吃饭的地方不用愁了", "不用担心了",
     "やっぱり京都はいいですね", "やはり動きません", "いやあ、助かりました", "待っていました", "고치지 말고 먼저 물어봐", "아니 정말 대단하네요", "말고기 요리", "待ち時間は？", "これは白です", "아니었어요", "No sé.", "Esperamos.", "Nein", "Der Moment zählt.", "Non-stop", "Нетто", "Não sei.", "Sorry for the noise.",
 ])  # fmt: skip
 def test_ordinary_sentences_are_not_corrections(text: str) -> None:
@@ -673,6 +679,8 @@ ASKS = [
     "どうすればいい", "なぜ失敗する", "どこで設定する", "いつから使える", "何が原因", "これでいいのかな", "어떻게 하면 될까", "왜 안 되지", "어디서 고쳐야 해", "얼마나 걸려", "이게 되나",
 ]  # fmt: skip
 ASKS_NOT = [
+    "要不要都行", "是否开启由配置决定", "几点建议如下", "有没有都行", "有没有测试都不要合并", "誰にも言わない", "何があっても変えない", "いつまでも待つ", "どこにもない", "いくら待っても終わらない",
+    "누가 해도 같아", "얼마 전에 고쳤어", "어디까지나 추측", "무슨 일이든 해", "무엇보다 속도", "어디에도 없어", "어떻게 해도 안 돼",
     "不能改", "怎么改都行", "什么都不用改", "我知道怎么改了", "看看是不是缓存的问题", "没有什么问题", "怎么说呢，还行", "如何使用：见下文", "那就用 Redis 吧", "推荐您去这里呢", "有没有缓存结果都一样",
     "なぜか動いた", "どこも壊れていない", "誰でも使える", "なぜ失敗するか調べて", "いつの間にか直った", "어떻게든 해볼게", "언제나 실패해", "누군가 고쳤어", "왜 실패하는지 확인해줘", "느리니까",
 ]  # fmt: skip
@@ -780,6 +788,16 @@ DOCUMENT = "\n# Policy\n\n1. Passwords must be long.\n2. Never share them.\n不�
 def test_a_text_to_translate_or_sum_up_states_no_rules_of_the_person(head):
     """`Never share them.` of a policy was a rule for the rest of the talk."""
     assert list(find_constraints(f"Never push. {head}\n{DOCUMENT}")) == ["Never push."]
+
+
+@pytest.mark.parametrize("head", [
+    "把这个类改写成 TypeScript：", "总结一下这个模块并重构：", "Polish this feature:", "Translate this module to Rust:", "この関数を書き換えてください：", "이 모듈을 요약하고 리팩터링해줘:",
+    "Übersetze das nach Rust:", "Résume ce que tu as fait, en respectant :", "Implement it. Then summarize this in CHANGELOG.md:",
+])  # fmt: skip
+def test_items_below_a_request_to_rewrite_are_demands(head):
+    """All of them were lost, and so was every rule below."""
+    rules = ["Never change the public API.", "不要改接口。"]
+    assert len(list(find_constraints("\n- ".join([head, *rules])))) == 2
 
 
 @pytest.mark.parametrize("head", [

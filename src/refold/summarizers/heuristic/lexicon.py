@@ -152,7 +152,7 @@ NAMED = re.compile(
 )
 """A file name, or a name of several words."""
 
-_CODE = re.compile(r"`[^`\n]{1,80}`")
+_CODE = re.compile(r"`([^`\n]{1,80})`")
 _ENTITY = re.compile(
     r"`[^`\n]{2,80}`|\b\w+[_/.]\w+|\b[a-z]++[A-Z]\w*|\b[A-Z]{2}\w*\d|\d{2,}|「[^」\n]{1,40}」|“[^”\n]{1,40}”"
 )
@@ -169,12 +169,12 @@ _NO_RULE = re.compile(
     r"|(?:error|exception|failed): |\A\s{0,40}\d{1,6}:\d{1,6}\s"
     r"|\A(?:(?:that|this|it|you|he|she|they) )?must(?: have been|['’]ve) |(?<!言い|いし)(?:ました|でした)[。！…]*\Z"
 )
-"""A question, often without its mark; an error that a program reports; a guess about the past, and
-the past tense in Japanese."""
+"""A question; an error that a program reports; a guess about the past; Japanese past tense."""
 _TAG = re.compile(
-    r"(?i)[,，、] ?(?:[好行][吗嗎]|可以[吗嗎]|[好行]不[好行]|ok(?:ay)?|all ?right|please|いいですか|いいですね|알겠(?:죠|지))[?？]*\Z"
+    r"(?i)[,，、] ?(?:[好行][吗嗎]|可以[吗嗎]|ok(?:ay)?|all ?right|please|いいですか|いいですね|알겠(?:죠|지))[?？]*\Z|[，, ][好行]不[好行][?？]*\Z|\A[你您]?(?:能不能|可不可以|可以)(?=[别別]|不要)"
+    r"|(?<=ないで)(?:(?:もらえ|いただけ|くれ|ください)(?:ます|ません)か|(?:ください|ほしい)かな)[。?？]*\Z"
 )
-"""The end of a demand that is put as a question."""
+"""Words that make a question of a demand."""
 _DATA = re.compile(r"\s{0,40}(?:(?:[\w ]{1,30}: ?)?[\[{]{1,9}\s?\"|\"[\w.$-]{1,40}\" ?:)")
 """The beginning of a line of JSON, after a label or alone, or of a member of an object."""
 _OPTION = re.compile(
@@ -321,9 +321,9 @@ def find_constraints(text: str) -> Iterator[str]:
     `Do NOT: touch the database`. A rule that introduces other lines comes with those that are not
     rules themselves, and is left out if all are. Pasted text states none, nor one to translate."""
     place, typed = split_marker(text)
-    spoken = iter_statements(read_typed(_without_hunks(typed)), is_rule=True)
-    own = takewhile(lambda row: not (has_colon(row.text) and TREATING.is_in(row.text)), spoken)
-    rules, listed = [*map(_is_rule, statements := [*own])], dict[int, list[str]]()
+    spoken = [*iter_statements(read_typed(_without_hunks(typed)), is_rule=True)]
+    own = takewhile(lambda pair: not _is_treating(*pair), zip_longest(spoken, spoken[1:]))
+    rules, listed = [*map(_is_rule, statements := [row for row, _ in own])], dict[int, list[str]]()
     for statement, is_rule in zip(statements, rules, strict=True):
         if statement.above and not is_rule:
             words = "" if statement.kind == "code" else statement.text
@@ -333,6 +333,11 @@ def find_constraints(text: str) -> Iterator[str]:
         if statement.at in listed or statement.is_led or not is_open:
             items = "; ".join(filter(None, listed.get(statement.at, ()))) if is_open else ""
             yield one_line(f"{place}{statement.words} {items}".replace("： ", "："), MAX_SENTENCE)
+
+
+def _is_treating(row: Statement, below: Statement | None) -> bool:
+    """Return whether *row* asks to translate or sum up the text below it. Items are demands."""
+    return has_colon(row.text) and TREATING.is_in(row.text) and (not below or below.kind != "item")
 
 
 _SIDES = frozenset(["-", "+", " ", "\\", ""])
@@ -362,19 +367,17 @@ def _is_rule(statement: Statement) -> bool:
     if statement.is_head or size < MIN_SENTENCE or is_data:
         return False
     asked = _TAG.sub("", own)  # `Don't push, ok?` demands
-    return statement.is_led or (
-        is_binding(own) and not (is_question(asked) or _NO_RULE.search(asked))
-    )
+    binds = is_binding(own) and not (is_question(asked) or _NO_RULE.search(asked))
+    return statement.is_led or binds
 
 
-_QUOTED_CODE = re.compile(r"`([^`\n]{1,80})`")
 _LATIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]+")
 
 
 def find_topics(text: str) -> set[str]:
     """Return the topics of a sentence in lower case: quoted code, identifiers, and Latin words
     within another script (`lint` of `lint 不用跑了`)."""
-    topics = {*_QUOTED_CODE.findall(text), *find_names(text)}
+    topics = {*_CODE.findall(text), *find_names(text)}
     if sum(map(str.isascii, text)) < len(text) / 2:
         topics.update(_LATIN.findall(text))
     return {topic.lower().rstrip(".-") for topic in topics}
@@ -463,9 +466,8 @@ def _settles(head: Row) -> bool | None:
         return False
     text = _STRESS.sub("", head.text).rstrip(":：。. ")
     cells = [cell.strip() for cell in _CODE.sub("", text).split("|")]
-    ends = any(
-        AGREEMENT_WORDS.is_opening(cell) or AGREEMENT_WORDS.is_closing(cell) for cell in cells
-    )
+    edges = (AGREEMENT_WORDS.is_opening, AGREEMENT_WORDS.is_closing)
+    ends = any(is_edge(cell) for cell in cells for is_edge in edges)
     return (ends and not is_question(text)) or None
 
 
@@ -519,8 +521,7 @@ def weigh_conclusion(sentence: str, *, lead: str = "", worked: bool = True) -> f
     words = _STRESS.sub("", _CODE.sub("", head))
     decides, reasons = DECIDING.find_all(words), REASONING.find_all(words) if worked else []
     entities = len(_ENTITY.findall(head)) if decides or reasons else 0
-    matches = decides + (reasons if entities else [])
-    cues = set(matches)
+    cues = {*decides, *(reasons if entities else ())}
     is_open = cues and (PLANNING.is_in(head) or GUESSING.is_in(lead + head))
     return len(cues) and len(cues) + min(3, entities) / 2 - 2 * bool(is_open)
 
@@ -537,7 +538,7 @@ LOGGED = r"^[ \t]{0,20}- \[(?:(?:VERBOSE|DEBUG|LOG|INFO|WARNING)\] [^\n]*+|ERROR
 """Console messages of a web page, which tools list before the page itself. Uncut errors do not
 match, since they may concern the work."""
 _HANDLES = re.compile(
-    rf" \[(?:ref|cursor)=\w{{1,12}}\]|{LOGGED}|^ {{0,200}}- /url: (?!https?:).*+$", re.MULTILINE
+    rf"(?m) \[(?:ref|cursor)=\w{{1,12}}\]|{LOGGED}|^ {{0,200}}- /url: (?!https?:).*+$"
 )
 _LONG_RUN = re.compile(r"(?<=[\w/])\?[^\s\"'<>)]{120,}|(?<![\w/+=~%.-])[\w/+=~%.-]{200,}", re.ASCII)
 
