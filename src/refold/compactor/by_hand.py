@@ -240,7 +240,7 @@ def _load(
 # --- losses ---------------------------------------------------------------------------------------
 
 Value = TypeVar("Value")
-_INSTALLED = re.compile(r"(?:^|[/\\])(?:node_modules|site-packages|\.?venv)[/\\]")
+_INSTALLED = re.compile(r"(?:^|/)(?:node_modules|site-packages|\.?venv)/")
 """Folders of installed packages, whose files no task is about."""
 _NO_NAME = re.compile(
     r"^(?:diff --git a/.*? b/|--- a/|\+\+\+ b/)"
