@@ -76,6 +76,12 @@ def test_a_budget_of_an_impossible_window_is_refused_by_name(
         Budget.of_window(window, reserve)
 
 
+@pytest.mark.parametrize("target", ["x", 8_000])
+def test_the_target_of_a_window_is_a_share(target: Any) -> None:
+    with pytest.raises(ValueError, match="target must be a number from 0 to 1, not "):
+        Budget.of_window(100_000, target=target)
+
+
 @pytest.mark.parametrize("share", ["0.8", True])
 def test_a_share_of_the_window_is_a_number(share: Any) -> None:
     with pytest.raises(ValueError, match="a share of the window lies between 0 and 1"):

@@ -16,7 +16,7 @@ from refold.budget.triggers import (
 )
 from refold.core.tool_groups import find_refetched
 from refold.core.view import View
-from refold.errors import is_number, require_int
+from refold.errors import is_number, require_int, require_number
 from refold.speakers import is_request
 from refold.tokens.model_table import Prices, Rates, Window, Windows, find_rates, find_window
 from refold.tokens.usage import read_usage
@@ -112,6 +112,7 @@ class Budget:
         for the answer, down to the share *target* of the rest of the window. Raises ValueError."""
         require_int(1, window=window)
         require_int(0, reserve=reserve)
+        require_number(0, 1, target=target)
         usable = window - reserve
         if usable <= 0:
             raise ValueError(
