@@ -231,17 +231,18 @@ def _load_config(path: str | None, options: Record) -> "Config":
         is_shared = bool(config.allowed_hosts) or config.tenant.startswith(HEADER)
         config = replace(config, files=is_loopback(config.host) and not is_shared)
     for upstream in config.upstreams:
-        address = urlsplit(upstream.url)
-        hosts = {config.host, address.hostname or ""}
-        is_here = len(hosts) == 1 or all(map(_is_own_host, hosts))
-        port = address.port or (443 if address.scheme == "https" else 80)
-        if is_here and port == config.port and not upstream.proxy:
+        if _is_itself(upstream, config):
             raise ValueError(f"the upstream {upstream.name} is this gateway itself: {upstream.url}")
     return config
 
 
-def _is_own_host(host: str) -> bool:
-    return is_loopback(host) or host in ("0.0.0.0", "::")  # noqa: S104
+def _is_itself(upstream: "gateway.Upstream", config: "Config") -> bool:
+    """Return whether an upstream that is reached without a proxy is this gateway."""
+    address = urlsplit(upstream.url)
+    hosts = {config.host, address.hostname or ""}
+    is_here = len(hosts) == 1 or all(is_loopback(host) or host in EVERY_INTERFACE for host in hosts)
+    port = address.port or (443 if address.scheme == "https" else 80)
+    return is_here and port == config.port and not upstream.proxy
 
 
 # --- refold prune ---------------------------------------------------------------------------------
