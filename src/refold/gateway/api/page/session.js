@@ -75,8 +75,8 @@ export async function showSession(root, route) {
     toggleSide: () => side.classList.toggle("shown"),
     undo, restore, pin, askLast, askSince, showKey,
   };
-  const briefs = makeBriefs(id, (others) => {
-    paintRows((item) => item.kind === "message" && others.has(item.at) && (others.get(item.at) || !open.has(item.at)));
+  const briefs = makeBriefs(id, (changed) => {
+    paintRows((item) => item.kind === "message" && changed.has(item.at) && (changed.get(item.at) || !open.has(item.at)));
   });
   const search = makeSearch(page);
   const map = makeMap((at) => goTo(at));
@@ -188,7 +188,7 @@ export async function showSession(root, route) {
     keepFocus(root, () => {
       paint();
       if (!hasText) paintLines();
-      paintRows((item) => (item.kind === "fold" ? before.get(item.edit.id) !== JSON.stringify(item.edit) : item.kind === "message" && (!briefs.of(item.at) || isRehidden(item.at)))); // others once they are fetched again
+      paintRows((item) => (item.kind === "fold" ? before.get(item.edit.id) !== JSON.stringify(item.edit) : item.kind === "message" && (!briefs.of(item.at) || isRehidden(item.at)))); // the rest when it is fetched again
       map.draw(session);
     });
   };

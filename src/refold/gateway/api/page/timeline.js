@@ -36,7 +36,7 @@ export function hiddenBy(edits) {
 
 /**
  * A cache of message excerpts, fetched in windows. When one has loaded, calls *arrived* with a map of the messages that
- * differ from before, each with whether its text was another.
+ * changed, each with whether its text changed.
  */
 export function makeBriefs(id, arrived) {
   const known = new Map();
@@ -52,10 +52,10 @@ export function makeBriefs(id, arrived) {
         guard(async () => {
           const { messages } = await get("messages", { session: id, start, count: WINDOW }).finally(() => asked.delete(start));
           fresh.add(start);
-          const isOther = (brief) => JSON.stringify(brief) !== JSON.stringify(known.get(brief.number));
-          const others = messages.filter(isOther).map((brief) => [brief, known.get(brief.number)]);
-          for (const [brief] of others) known.set(brief.number, brief);
-          arrived(new Map(others.map(([brief, old]) => [brief.number, old !== undefined && old.digest !== brief.digest])));
+          const isChanged = (brief) => JSON.stringify(brief) !== JSON.stringify(known.get(brief.number));
+          const changed = messages.filter(isChanged).map((brief) => [brief, known.get(brief.number)]);
+          for (const [brief] of changed) known.set(brief.number, brief);
+          arrived(new Map(changed.map(([brief, old]) => [brief.number, old !== undefined && old.digest !== brief.digest])));
         });
       }
       return known.get(at);
